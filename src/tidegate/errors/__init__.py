@@ -1,0 +1,37 @@
+"""Every error has a code, a message, a detail, a hint with the fix, and a place in the user's SQL."""
+
+from tidegate.errors.catalogue import make, warning
+from tidegate.errors.nearest import did_you_mean, enumerated, nearest
+from tidegate.errors.rendering import line_and_column, render
+from tidegate.errors.tree import (
+    CatalogError,
+    Error,
+    InputError,
+    OptionError,
+    PipelineError,
+    SetupError,
+    Span,
+    SqlError,
+    SqlSyntaxError,
+    Warning_,
+)
+
+__all__ = [
+    "CatalogError",
+    "Error",
+    "InputError",
+    "OptionError",
+    "PipelineError",
+    "SetupError",
+    "Span",
+    "SqlError",
+    "SqlSyntaxError",
+    "Warning_",
+    "did_you_mean",
+    "enumerated",
+    "line_and_column",
+    "make",
+    "nearest",
+    "render",
+    "warning",
+]

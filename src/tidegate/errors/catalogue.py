@@ -1,0 +1,149 @@
+"""The codes: which class each raises and what it says when nothing better is known.
+
+Codes are interface: programs and spec files match on them. Templates are filled by `make(code, name=...)`; a caller
+that knows more passes `message=` or `hint=` itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.errors.tree import (
+    CatalogError,
+    Error,
+    InputError,
+    OptionError,
+    PipelineError,
+    SetupError,
+    Span,
+    SqlError,
+    SqlSyntaxError,
+    Warning_,
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One code: its class, its message and its hint, both with `{parameters}`."""
+
+    raises: type[Error]
+    message: str
+    hint: str | None = None
+
+
+CATALOGUE: dict[str, Entry] = {
+    "SYNTAX_ERROR": Entry(SqlSyntaxError, "this is not a statement"),
+    "UNKNOWN_RELATION": Entry(
+        SqlError, "there is no relation {name}", "SHOW TABLES, SHOW SOURCES and SHOW VIEWS list what there is"
+    ),
+    "UNKNOWN_COLUMN": Entry(SqlError, "there is no column {name}"),
+    "UNKNOWN_FUNCTION": Entry(SqlError, "there is no function {name}", "all of Spark SQL's functions can be used"),
+    "AMBIGUOUS_COLUMN": Entry(SqlError, "column {name} could be of {candidates}", "write which one: {qualified}"),
+    "ALREADY_EXISTS": Entry(
+        CatalogError,
+        "{name} exists already, as a {kind}",
+        "write CREATE OR REPLACE, or CREATE ... IF NOT EXISTS, or DROP it first",
+    ),
+    "HAS_DEPENDENTS": Entry(
+        CatalogError, "{name} is read by {dependents}", "drop those first, or write CASCADE to drop them too"
+    ),
+    "TYPE_MISMATCH": Entry(SqlError, "expected {expected}, found {found}", "write a CAST where the value is meant"),
+    "UNKNOWN_OPTION": Entry(OptionError, "{where} has no option '{name}'"),
+    "INVALID_OPTION": Entry(OptionError, "option '{name}' cannot be '{value}'", "expected {expected}"),
+    "MISSING_OPTION": Entry(OptionError, "{where} needs option '{name}'", "add {name} = '...'"),
+    "UNKNOWN_CONNECTOR": Entry(OptionError, "there is no connector {name}"),
+    "UNKNOWN_FORMAT": Entry(OptionError, "there is no format {name}"),
+    "NOT_SUPPORTED": Entry(SqlError, "{what} is not maintained"),
+    "WINDOW_ARGUMENTS": Entry(SqlError, "{window} was given {found} arguments", "write {usage}"),
+    "INVALID_WINDOW": Entry(SqlError, "{window} cannot have {problem}"),
+    "EMIT_NEEDS_WATERLINE": Entry(SqlError, "EMIT {strategy} waits, but {column} has no waterline"),
+    "EMIT_NEEDS_KEY": Entry(
+        SqlError,
+        "EMIT {strategy} needs a key to update, and this view has none",
+        "write EMIT CHANGES, or GROUP BY a key",
+    ),
+    "EMIT_FINAL_LATENESS": Entry(
+        SqlError,
+        "EMIT FINAL drops late rows, so it cannot have ALLOWED LATENESS",
+        "leave out ALLOWED LATENESS, or write EMIT ON WINDOW CLOSE, which waits for late rows",
+    ),
+    "LATENESS_TYPE": Entry(SqlError, "{value} cannot be subtracted from {column}, which is {type}"),
+    "APPEND_ONLY": Entry(
+        InputError, "{relation} is append_only: {found}", "leave out 'append_only', or insert new rows only"
+    ),
+    "INVALID_HINT": Entry(SqlError, "EARLY_FIRE: {problem}", "write /*+ EARLY_FIRE('delay' = '5s') */"),
+    "SINK_CANNOT_TAKE": Entry(SqlError, "sink {sink} cannot take {view}: {reason}"),
+    "VIEW_READS_VIEWS": Entry(
+        SqlError,
+        "channel {channel} carries results of views, which a CDC view cannot read",
+        "read that view by its name",
+    ),
+    "NOT_READY": Entry(PipelineError, "{name} is not ready", "its snapshot is still being read: wait for it"),
+    "TABLE_NOT_READY": Entry(
+        PipelineError, "table {name} is not ready", "its snapshot is still being read: SHOW TABLES says when it is"
+    ),
+    "PIPELINE_CHANGED": Entry(PipelineError, "the pipeline in {folder} was built from other definitions: {changes}"),
+    "PIPELINE_IN_USE": Entry(
+        PipelineError, "{folder} is in use by process {pid}", "stop that process, or query it with `tidegate query`"
+    ),
+    "FOLDER_VERSION": Entry(
+        PipelineError,
+        "{folder} was written by version {found}, this is {expected}",
+        "use that version, or another folder",
+    ),
+    "CONNECTOR_JARS": Entry(SetupError, "connector {name} needs {jars}", "`tidegate doctor` says how to get them"),
+    "JAVA_MISSING": Entry(
+        SetupError, "there is no Java 17 or later", "install one, or set JAVA_HOME; `tidegate doctor` checks it"
+    ),
+    "SPARK_VERSION": Entry(
+        SetupError, "PySpark {found} is installed, {expected} is needed", "pip install 'pyspark{expected}'"
+    ),
+    "MALFORMED_ROW": Entry(InputError, "a row of {relation} cannot be read: {problem}"),
+    "NULL_KEY": Entry(InputError, "a row of {relation} has NULL in its key {key}"),
+    "NULL_TIME": Entry(InputError, "a row of {relation} has NULL in its time {column}"),
+    "BAD_TIME": Entry(InputError, "a row of {relation} has no time in {column}: {value}"),
+    "ROW_NOT_FOUND": Entry(InputError, "{relation} has no such row to delete"),
+    "GROUP_CAP": Entry(InputError, "{view} has {cap} groups already"),
+}
+
+WARNINGS: dict[str, tuple[str, str | None]] = {
+    "HINT_IGNORED": ("the hint has no effect here: {reason}", None),
+    "LATENESS_VIEW_NOT_FOUND": (
+        "LATENESS names {name}, which does not exist yet",
+        "it takes effect when {name} is created",
+    ),
+    "UNBOUNDED_STATE": ("the state of {what} grows without bound", None),
+}
+
+
+class _Blank(dict[str, object]):
+    """Template parameters; a missing one shows as `...` rather than hiding the error behind a KeyError."""
+
+    def __missing__(self, key: str) -> str:
+        return "..."
+
+
+def make(
+    code: str,
+    *,
+    message: str | None = None,
+    detail: str | None = None,
+    hint: str | None = None,
+    span: Span | None = None,
+    text: str | None = None,
+    **params: object,
+) -> Error:
+    """An error to raise: `raise make("UNKNOWN_COLUMN", span=span, name="pirce", hint="did you mean price?")`."""
+    entry = CATALOGUE[code]
+    said = message if message is not None else entry.message.format_map(_Blank(params))
+    advice = hint if hint is not None else entry.hint and entry.hint.format_map(_Blank(params))
+    return entry.raises(code, said, detail=detail, hint=advice, span=span, text=text)
+
+
+def warning(
+    code: str, *, message: str | None = None, hint: str | None = None, span: Span | None = None, **params: object
+) -> Warning_:
+    """A warning of the catalogue, filled in the same way."""
+    template, advice = WARNINGS[code]
+    said = message if message is not None else template.format_map(_Blank(params))
+    return Warning_(code, said, hint if hint is not None else advice and advice.format_map(_Blank(params)), span)

@@ -1,0 +1,34 @@
+"""Names that a user may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """The known names closest to `name`, best first, whatever their case: `pirce` -> ("price",)."""
+    by_folded: dict[str, str] = {}
+    for candidate in known:
+        by_folded.setdefault(candidate.casefold(), candidate)
+    found = get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.6)
+    return tuple(by_folded[folded] for folded in found)
+
+
+def enumerated(words: Iterable[str], last: str = "or") -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    items = list(words)
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def did_you_mean(name: str, known: Iterable[str], what: str = "names") -> str | None:
+    """A hint: the nearest known names, else all of them when they are few, else nothing."""
+    candidates = sorted(set(known))
+    close = nearest(name, candidates)
+    if close:
+        return f"did you mean {enumerated(close)}?"
+    if 0 < len(candidates) <= 20:
+        return f"known {what}: {', '.join(candidates)}"
+    return None

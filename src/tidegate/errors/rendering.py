@@ -1,0 +1,48 @@
+"""Errors as a terminal shows them: message, the line of SQL with a caret, detail, hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate.errors.tree import Error, Span, Warning_
+
+
+def render(problem: Error | Warning_) -> str:
+    """
+    SYNTAX_ERROR: EMIT cannot be followed by SOMETIMES
+      line 3:  GROUP BY item EMIT SOMETIMES
+                             ^^^^^^^^^^^^^^
+      hint: write EMIT ON WATERMARK, ...
+    """
+    lines = [f"{problem.code}: {problem.message}"]
+    text = getattr(problem, "text", None)
+    if text is not None and problem.span is not None:
+        lines += _excerpt(text, problem.span)
+    detail = getattr(problem, "detail", None)
+    if detail:
+        lines += _labelled("detail", detail)
+    if problem.hint:
+        lines += _labelled("hint", problem.hint)
+    return "\n".join(lines)
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """1-based line and column of a character offset."""
+    before = text[: min(max(offset, 0), len(text))]
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def _excerpt(text: str, span: Span) -> list[str]:
+    number, column = line_and_column(text, span.start)
+    line = text.split("\n")[number - 1].rstrip("\r").expandtabs(1)
+    indent = len(line) - len(line.lstrip())
+    label = f"  line {number}:  "
+    room = len(line.rstrip()) - (column - 1)
+    width = max(1, min(span.end - span.start, room))
+    return [label + line.strip(), " " * (len(label) + max(column - 1 - indent, 0)) + "^" * width]
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    first, *rest = text.split("\n")
+    return [f"  {label}: {first}", *(f"  {' ' * len(label)}  {line}" for line in rest)]

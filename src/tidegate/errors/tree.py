@@ -1,0 +1,98 @@
+"""The errors that Tidegate raises on purpose.
+
+Error                   root; `.code .message .detail .hint .span .text`
+├── SqlError            a statement cannot be read or cannot mean anything
+│   └── SqlSyntaxError  ... because the text is not a statement
+├── CatalogError        a name that exists already, or that others depend on
+├── OptionError         WITH (...) and connector options
+├── InputError          rows that a relation cannot take
+├── PipelineError       a folder or a running pipeline that does not fit what is asked
+└── SetupError          Java, Spark, connector jars
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A stretch of a text: character offsets, `end` is one past the last character."""
+
+    start: int
+    end: int
+
+    def hull(self, other: Span) -> Span:
+        """The smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+class Error(Exception):
+    """What was found (`message`), why it cannot be (`detail`), what to write instead (`hint`), where (`span`)."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        span: Span | None = None,
+        text: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.span = span
+        self.text = text
+
+    def __str__(self) -> str:
+        from tidegate.errors.rendering import render
+
+        return render(self)
+
+    def in_text(self, text: str) -> Error:
+        """Says which SQL the span points into, unless that is known already."""
+        if self.text is None:
+            self.text = text
+        return self
+
+
+class SqlError(Error):
+    """A statement that cannot be read or cannot mean anything."""
+
+
+class SqlSyntaxError(SqlError):
+    """Text that is not a statement."""
+
+
+class CatalogError(Error):
+    """A name that exists already, does not exist, or is needed by others."""
+
+
+class OptionError(Error):
+    """An option that is unknown, missing or has a value it cannot have."""
+
+
+class InputError(Error):
+    """Rows that a relation cannot take."""
+
+
+class PipelineError(Error):
+    """A data folder or a pipeline that does not fit what is asked of it."""
+
+
+class SetupError(Error):
+    """Something outside of Tidegate is missing or of the wrong version."""
+
+
+@dataclass(frozen=True)
+class Warning_:
+    """Something accepted that probably does not do what was meant."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    span: Span | None = None
