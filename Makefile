@@ -1,0 +1,50 @@
+# One word per task; `make` alone lists them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+DEMO := build/demo
+TEST_JOBS ?= 2
+
+export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+
+.PHONY: help setup demo test test-all bench lint servers clean
+.DEFAULT_GOAL := help
+
+help: ## lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## .venv with everything, from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or say where it is: make PYTHON=/path/to/python3 setup" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): on Debian, install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	@touch $@
+
+demo: setup ## a live pipeline on generated data, under a minute, no services
+	@rm -rf $(DEMO)
+	@$(BIN)/tidegate run examples/demo.sql --data $(DEMO) --once --show
+
+test: setup lint ## lint, then every test but the slow ones
+	$(BIN)/python -m pytest -n $(TEST_JOBS) -m "not slow"
+
+test-all: setup lint ## every test, the slow ones too
+	$(BIN)/python -m pytest -n $(TEST_JOBS)
+
+bench: setup ## measures against Spark's own streaming, writes benchmarks/latest.json
+	$(BIN)/python benchmarks/run.py
+
+lint: setup ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+servers: setup ## a Spark master and two workers on loopback, until Ctrl-C
+	@$(BIN)/python tests/servers.py
+
+clean: ## removes everything that can be made again
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The command line: `tidegate run|test|explain|query|tail|sql|listen|doctor`."""

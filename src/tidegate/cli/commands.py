@@ -1,0 +1,140 @@
+"""What the shell does with a line: a statement goes to the database, a `\\` command is answered here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tidegate.cli.changes import as_ops
+from tidegate.cli.tables import text_table
+
+if TYPE_CHECKING:
+    from tidegate import Database, Result
+
+HELP = """\
+  \\d          all relations            \\dt         tables
+  \\d NAME     columns of a relation    \\dv         views
+  \\step       run until nothing more can happen
+  \\auto on|off  a step after every statement that changes something (on)
+  \\q          leave                    \\?          this text"""
+READING = ("SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SUBSCRIBE", "VALUES", "SET")
+
+
+class Quit(Exception):
+    """The user leaves the shell."""
+
+
+class Session:
+    """A database with someone typing at it."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.auto = True
+        self._names: tuple[str, ...] | None = None
+        self._commands: dict[str, Callable[[str], None]] = {
+            "?": lambda _: print(HELP),
+            "d": self._describe,
+            "dt": lambda _: self._show("SHOW TABLES"),
+            "dv": lambda _: self._show("SHOW VIEWS"),
+            "step": lambda _: self._step(),
+            "auto": self._set_auto,
+            "q": self._quit,
+        }
+
+    def run(self, text: str) -> None:
+        """One line or statement of an interactive session: an error is printed, and life goes on."""
+        from tidegate.errors import Error, render
+
+        try:
+            self.execute(text)
+        except Error as problem:
+            print(render(problem), file=sys.stderr)
+
+    def script(self, text: str) -> None:
+        """All statements and commands of a text; the first error ends it."""
+        from tidegate.cli.statement import pieces
+
+        for piece in pieces(text):
+            self.execute(piece)
+
+    def execute(self, text: str) -> None:
+        """Runs one statement or command and prints what it gives."""
+        text = text.strip()
+        if text.startswith("\\"):
+            self._command(text)
+        elif text.strip(";").strip():
+            self._statement(text)
+
+    def names(self) -> Iterable[str]:
+        """Relations and their columns, for completion."""
+        if self._names is None:
+            relations = [row[0] for row in self._relations()]
+            columns = [row[0] for name in relations for row in self.db.sql(f"DESCRIBE `{name}`").rows()]
+            self._names = tuple(dict.fromkeys([*relations, *columns]))
+        return self._names
+
+    def _command(self, text: str) -> None:
+        from tidegate.errors import SqlSyntaxError
+
+        word, _, rest = text[1:].partition(" ")
+        if word not in self._commands:
+            raise SqlSyntaxError("SYNTAX_ERROR", f"there is no command \\{word}", hint="\\? lists them")
+        self._commands[word](rest.strip().rstrip(";"))
+
+    def _statement(self, text: str) -> None:
+        word = _first_word(text)
+        if word == "SUBSCRIBE":
+            return self._subscribe(text)
+        _print(self.db.sql(text), quiet=word not in READING)
+        if word not in READING:
+            self._names = None
+            if self.auto:
+                self.db.step()
+
+    def _subscribe(self, text: str) -> None:
+        try:
+            for line in as_ops(self.db.sql(text).changes()):
+                print(line, flush=True)
+        except KeyboardInterrupt:
+            print()
+
+    def _show(self, sql: str) -> None:
+        _print(self.db.sql(sql))
+
+    def _describe(self, name: str) -> None:
+        if name:
+            return self._show(f"DESCRIBE {name}")
+        print(text_table(("name", "kind"), self._relations()))
+
+    def _relations(self) -> list[tuple[str, str]]:
+        kinds = (("source", "SHOW SOURCES"), ("table", "SHOW TABLES"), ("view", "SHOW VIEWS"), ("sink", "SHOW SINKS"))
+        return [(row[0], kind) for kind, sql in kinds for row in self.db.sql(sql).rows()]
+
+    def _step(self) -> None:
+        print(self.db.step())
+
+    def _set_auto(self, word: str) -> None:
+        self.auto = word != "off"
+        print(f"auto step is {'on' if self.auto else 'off'}")
+
+    def _quit(self, _: str) -> None:
+        raise Quit
+
+
+def _first_word(text: str) -> str:
+    from tidegate.cli.statement import without_comments
+
+    words = without_comments(text).split(None, 1)
+    return words[0].upper().strip("(") if words else ""
+
+
+def _print(result: Result, quiet: bool = False) -> None:
+    from tidegate.errors import render
+
+    for warning in result.warnings:
+        print(f"warning {render(warning)}", file=sys.stderr)
+    if result.columns:
+        print(text_table(result.columns, result.rows()))
+    elif quiet:
+        print("ok")

@@ -1,0 +1,41 @@
+"""Completion in the shell: keywords, relations, their columns, `\\` commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+KEYWORDS = tuple(
+    """
+    ADVANCE ALL AND ARRAY_AGG AS AS OF STEP AVG BETWEEN BOOLEAN BY CASCADE CASE CAST CHANGES COUNT CREATE DATAGEN DATE
+    DECIMAL DELETE FROM DESC DESCRIBE DISTINCT DOUBLE DROP ELSE EMIT END EXCEPT EXPLAIN EXTENDED FILES FILTER FIRST
+    FORMAT FROM GROUP BY HAVING IF EXISTS IF NOT EXISTS IN INSERT INTO INT INTERSECT INTERVAL INTO IS NULL LAST LATENESS
+    LIKE LIMIT MATERIALIZED VIEW MAX MAX_BY MIN MIN_BY NOT NULL ON UPDATE OR REPLACE ORDER BY PARTITION BY PRIMARY KEY
+    ROW_NUMBER SELECT SET SHOW SINK SINKS SOURCE SOURCES STDDEV STDOUT STREAM STRING SUBSCRIBE SUM TABLE TABLES THEN
+    TIMESTAMP UNION ALL UPDATE VALUES VARIANCE VIEW VIEWS WATERMARK FOR WHEN WHERE WITH BIGINT
+    """.split()
+)
+COMMANDS = ("\\?", "\\d", "\\dt", "\\dv", "\\auto", "\\step", "\\q")
+
+
+class SqlCompleter(Completer):
+    """Completes the word before the cursor. `names` gives what the database has now."""
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self.names = names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        line = document.text_before_cursor.lstrip()
+        if line.startswith("\\") and " " not in line:
+            return [Completion(word, -len(line)) for word in COMMANDS if word.startswith(line)]
+        word = document.get_word_before_cursor(WORD=False) if line[-1:].strip() else ""
+        return [Completion(found, -len(word)) for found in self._matches(word)] if word else []
+
+    def _matches(self, word: str) -> list[str]:
+        folded = word.casefold()
+        names = sorted({name for name in self.names() if name.casefold().startswith(folded)})
+        keywords = sorted({keyword for keyword in KEYWORDS if keyword.casefold().startswith(folded)})
+        lower = word.islower()
+        return names + [keyword.lower() if lower else keyword for keyword in keywords]

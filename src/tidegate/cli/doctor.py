@@ -1,0 +1,55 @@
+"""`tidegate doctor`: examines the machine and a folder, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from tidegate.cli.environment import Check, check_machine
+
+MARKS = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]FAIL[/]"}
+
+
+def examine(folder: Path, *, as_json: bool) -> bool:
+    """Prints every check; true if nothing is missing."""
+    checks = [*check_machine(), check_folder(folder)]
+    fine = all(check.state != "fail" for check in checks)
+    if as_json:
+        print(json.dumps({"ok": fine, "checks": [asdict(check) for check in checks]}, indent=2))
+    else:
+        _print(checks, fine)
+    return fine
+
+
+def check_folder(folder: Path) -> Check:
+    """Can be written; if it is a data folder: of this version, and free."""
+    from tidegate.errors import Error
+    from tidegate.runtime.folder import Folder
+
+    place = folder.absolute()
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Check("folder", "fail", f"{existing} cannot be written", "choose another, or change its permissions")
+    if not Folder(place).exists():
+        return Check("folder", "ok", f"{existing} can be written")
+    try:
+        with Folder(place) as data:
+            data.open()
+    except Error as problem:
+        state = "warn" if problem.code == "PIPELINE_IN_USE" else "fail"
+        return Check("folder", state, problem.message, problem.hint or "")
+    return Check("folder", "ok", f"{place} is a data folder, free to run")
+
+
+def _print(checks: list[Check], fine: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    for check in checks:
+        console.print(f"{MARKS[check.state]}  {check.name:<9} {escape(check.found)}")
+        if check.advice:
+            console.print(f"      {'':<9} [bold]{escape(check.advice)}[/]")
+    console.print("\neverything is there" if fine else "\nsomething is missing: see FAIL above")

@@ -1,0 +1,113 @@
+"""What Tidegate needs from the machine: one function per thing, each saying what it found and what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+OLDEST_JAVA = 17
+OLDEST_PYTHON = (3, 11)
+PACKAGES = {
+    "pyspark": ((4, 2), (4, 4)),
+    "protobuf": ((6, 33, 5), None),
+    "pyarrow": ((20,), None),
+    "polars": ((1, 30), None),
+}
+ENOUGH_MEMORY_GB = 4.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing examined: `state` is ok, warn or fail; `advice` says what to do when it is not ok."""
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def java_program() -> str | None:
+    """The `java` that Spark will start: of JAVA_HOME if that is set, else the first on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        return str(program) if os.access(program, os.X_OK) else None
+    return shutil.which("java")
+
+
+def java_version(program: str) -> int | None:
+    """Its feature release: 17 for `17.0.15`, 8 for `1.8.0_392`; None if it does not say."""
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except OSError:
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found.group(1)) if found else None
+
+
+def check_java() -> Check:
+    """Java 17 or later."""
+    program = java_program()
+    advice = f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if program is None:
+        home = os.environ.get("JAVA_HOME")
+        return Check("Java", "fail", f"no bin/java in JAVA_HOME={home}" if home else "none on PATH", advice)
+    release = java_version(program)
+    if release is None:
+        return Check("Java", "fail", f"{program} does not tell its version", advice)
+    state = "ok" if release >= OLDEST_JAVA else "fail"
+    return Check("Java", state, f"{release} ({program})", "" if state == "ok" else advice)
+
+
+def require_java() -> None:
+    """Refuses to go on without Java, before Spark fails in its own words."""
+    found = check_java()
+    if found.state == "fail":
+        from tidegate.errors import make
+
+        raise make("JAVA_MISSING", detail=f"found: {found.found}", hint=f"{found.advice}; `tidegate doctor` checks it")
+
+
+def check_python() -> Check:
+    """Python 3.11 or later."""
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] >= OLDEST_PYTHON:
+        return Check("Python", "ok", f"{found} ({sys.executable})")
+    return Check("Python", "fail", found, "install Python 3.11 or later and make a new environment with it")
+
+
+def check_package(name: str) -> Check:
+    """A Python package, in the range we support."""
+    oldest, first_too_new = PACKAGES[name]
+    wanted = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(first_too_new)}" if first_too_new else "")
+    advice = f"pip install '{wanted}'"
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Check(name, "fail", "not installed", advice)
+    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+    fits = numbers >= oldest and (first_too_new is None or numbers < first_too_new)
+    return Check(name, "ok" if fits else "fail", found, "" if fits else advice)
+
+
+def check_memory() -> Check:
+    """Room for a JVM and a few Python workers."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
+    if total >= ENOUGH_MEMORY_GB:
+        return Check("memory", "ok", f"{total:.1f} GB")
+    return Check("memory", "warn", f"{total:.1f} GB", f"{ENOUGH_MEMORY_GB:.0f} GB are comfortable for Spark")
+
+
+def check_machine() -> list[Check]:
+    """Everything but the folder."""
+    return [check_python(), check_java(), *(check_package(name) for name in PACKAGES), check_memory()]
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(str(number) for number in numbers)

@@ -1,0 +1,79 @@
+"""What stands between an exception and the terminal: a rendered error, an exit code, never a traceback unasked."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+FAILED = 1
+REFUSED = 2
+
+
+@contextmanager
+def guard(debug: bool, as_json: bool = False) -> Iterator[None]:
+    """Turns what a command raises into text on stderr and an exit code: 1 something failed, 2 refused."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        raise typer.Exit(FAILED) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except Exception as problem:
+        if debug:
+            raise
+        raise typer.Exit(_report(problem, as_json)) from None
+
+
+def _report(problem: Exception, as_json: bool) -> int:
+    said = described(problem)
+    if as_json:
+        text = json.dumps({"error": said})
+    else:
+        text = _rendered(problem, said)
+    print(text, file=sys.stderr, flush=True)
+    return exit_code(problem)
+
+
+def exit_code(problem: Exception) -> int:
+    """2 for what the user can write differently, 1 for a machine, a folder or a pipeline that failed."""
+    from tidegate.errors import Error, PipelineError, SetupError
+
+    if not isinstance(problem, Error):
+        return FAILED
+    if isinstance(problem, PipelineError) and problem.code == "PIPELINE_CHANGED":
+        return REFUSED
+    return FAILED if isinstance(problem, (PipelineError, SetupError)) else REFUSED
+
+
+def described(problem: Exception) -> dict[str, Any]:
+    """The parts of an error, as a program reads them."""
+    from tidegate.errors import Error, line_and_column
+
+    if not isinstance(problem, Error):
+        return {"code": "INTERNAL", "message": f"{type(problem).__name__}: {problem}"}
+    parts: dict[str, Any] = {"code": problem.code, "message": problem.message}
+    if problem.text is not None and problem.span is not None:
+        parts["line"], parts["column"] = line_and_column(problem.text, problem.span.start)
+    if problem.detail:
+        parts["detail"] = problem.detail
+    if problem.hint:
+        parts["hint"] = problem.hint
+    return parts
+
+
+def _rendered(problem: Exception, said: dict[str, Any]) -> str:
+    from tidegate.errors import Error, render
+
+    if isinstance(problem, Error):
+        return render(problem)
+    first = str(said["message"]).split("\n", 1)[0]
+    return f"INTERNAL: {first}\n  hint: the same command with --debug shows where"

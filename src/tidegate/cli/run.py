@@ -1,0 +1,133 @@
+"""`tidegate run`: declares what the files say, turns the circuit, shows what happens."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.cli.opening import opened, read_script
+from tidegate.cli.tables import text_table
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tidegate import Database
+    from tidegate.cli.screen import Screen
+
+REFRESH_SECONDS = 0.25
+SHOWN_ROWS = 20
+
+
+def run_pipeline(
+    files: Sequence[Path], *, data: Path | None, once: bool, master: str | None, show: bool, as_json: bool
+) -> None:
+    """Runs the files' pipeline in its folder until its inputs end (`once`) or someone ends it."""
+    folder = data or Path(files[0].stem)
+    scripts = [(read_script(path), str(path)) for path in files]
+    refuse_foreign(folder)
+    with opened(folder, master=master) as db:
+        declare(db, scripts)
+        with _screen(folder.name, as_json) as screen, ended_by_signal() as ended:
+            _turn(db, screen, ended, once)
+        if show:
+            show_views(db)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """A folder with other things in it does not become a data folder by accident."""
+    from tidegate.runtime.folder import Folder
+
+    if folder.is_dir() and any(folder.iterdir()) and not Folder(folder).exists():
+        from tidegate.errors import OptionError
+
+        raise OptionError(
+            "INVALID_OPTION", f"{folder} has other files in it", hint="name a folder for the pipeline: --data DIR"
+        )
+
+
+def declare(db: Database, scripts: Sequence[tuple[str, str]]) -> None:
+    """Applies the statements that this folder has not seen yet, and prints their warnings."""
+    from tidegate.errors import render
+
+    for text, origin in scripts:
+        for warning in db.run_script(text, origin).warnings:
+            print(f"warning {render(warning)}", file=sys.stderr)
+
+
+@contextmanager
+def ended_by_signal() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once."""
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if ended.is_set():
+            raise KeyboardInterrupt
+        ended.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show_views(db: Database) -> None:
+    """Prints the first rows of every materialized view."""
+    for name in db.views():
+        result = db.query(f"SELECT * FROM `{name}` LIMIT {SHOWN_ROWS}")
+        print(f"\n{name}\n{text_table(result.columns, result.rows())}")
+
+
+def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:
+    work = _Background(db.run_once) if once else None
+    if work is None:
+        db.start()
+    while not ended.wait(REFRESH_SECONDS):
+        screen.update(db.metrics())
+        if work.done() if work else db.wait(timeout=0):
+            break
+    db.stop()
+    if work:
+        work.result()
+    screen.finish(db.metrics())
+
+
+def _screen(title: str, as_json: bool) -> Screen:
+    from rich.console import Console
+
+    from tidegate.cli.screen import JsonScreen, LiveScreen, LogScreen
+
+    if as_json:
+        return JsonScreen()
+    console = Console()
+    return LiveScreen(title, console) if console.is_terminal else LogScreen()
+
+
+class _Background:
+    """A call in a thread of its own, so that the main thread can draw and hear signals."""
+
+    def __init__(self, call: object) -> None:
+        self.problem: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self.thread.start()
+
+    def _run(self, call: object) -> None:
+        try:
+            call()  # type: ignore[operator]
+        except BaseException as problem:
+            self.problem = problem
+
+    def done(self) -> bool:
+        return not self.thread.is_alive()
+
+    def result(self) -> None:
+        """Waits for the end of the call, and raises what it raised."""
+        self.thread.join()
+        if self.problem is not None:
+            raise self.problem

@@ -1,0 +1,134 @@
+"""What `tidegate run` shows while it runs: a live table on a terminal, log lines elsewhere, JSON for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.cli.tables import counted
+from tidegate.cli.values import plain, shown
+
+Metrics = Mapping[str, Any]
+QUIET_SECONDS = 2.0
+
+
+class Screen(Protocol):
+    """Something that can be told the newest metrics."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None) -> None: ...
+    def update(self, metrics: Metrics) -> None: ...
+    def finish(self, metrics: Metrics) -> None: ...
+
+
+class LiveScreen:
+    """A table that is redrawn in place."""
+
+    def __init__(self, title: str, console: Console) -> None:
+        self.title = title
+        self.started = time.monotonic()
+        self.live = Live(Text("starting ..."), console=console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Self:
+        self.live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None) -> None:
+        self.live.stop()
+
+    def update(self, metrics: Metrics) -> None:
+        self.live.update(self._picture(metrics, "Ctrl-C ends it"))
+
+    def finish(self, metrics: Metrics) -> None:
+        self.live.update(self._picture(metrics, "ended"), refresh=True)
+
+    def _picture(self, metrics: Metrics, foot: str) -> RenderableType:
+        parts: list[RenderableType] = [self._head(metrics)]
+        parts.append(_counters("input", ("rows in", "rows/s"), metrics["inputs"], ("rows_in", "rate")))
+        parts.append(_counters("view", ("rows", "changes", "changes/s"), metrics["views"], ("rows", "rows_out", "rate")))
+        if metrics["waterlines"]:
+            parts.append(_frontiers(metrics["waterlines"]))
+        parts.append(_troubles(metrics, foot))
+        return Group(*parts)
+
+    def _head(self, metrics: Metrics) -> Text:
+        seconds = int(time.monotonic() - self.started)
+        head = Text(f"{self.title}", style="bold")
+        head.append(f"   step {metrics['step']:,}   {metrics['steps_per_s']:.1f} steps/s   {seconds} s", style="dim")
+        return head
+
+
+class LogScreen:
+    """A line whenever there was a step, at most one every two seconds, and a last one."""
+
+    def __init__(self) -> None:
+        self.shown_step = -1
+        self.shown_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+    def update(self, metrics: Metrics) -> None:
+        now = time.monotonic()
+        if metrics["step"] != self.shown_step and now - self.shown_at >= QUIET_SECONDS:
+            self._print(metrics)
+            self.shown_step, self.shown_at = metrics["step"], now
+
+    def finish(self, metrics: Metrics) -> None:
+        if metrics["step"] != self.shown_step:
+            self._print(metrics)
+
+    def _print(self, metrics: Metrics) -> None:
+        print(f"{dt.datetime.now():%H:%M:%S}  {log_line(metrics)}", flush=True)
+
+
+class JsonScreen(LogScreen):
+    """The metrics themselves, one JSON object per line."""
+
+    def _print(self, metrics: Metrics) -> None:
+        print(json.dumps(plain(dict(metrics))), flush=True)
+
+
+def log_line(metrics: Metrics) -> str:
+    """`step 12  in 5,000 rows  revenue 8 rows  late 0  errors 0`."""
+    rows_in = sum(each["rows_in"] for each in metrics["inputs"].values())
+    views = (f"{name} {counted(each['rows'], 'row')}" for name, each in metrics["views"].items())
+    parts = [f"step {metrics['step']}", f"in {counted(rows_in, 'row')}", *views]
+    return "  ".join([*parts, f"late {metrics['late']}", f"errors {metrics['errors']}"])
+
+
+def _counters(kind: str, heads: tuple[str, ...], rows: Mapping[str, Any], fields: tuple[str, ...]) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2), pad_edge=False)
+    table.add_column(kind, min_width=24)
+    for head in heads:
+        table.add_column(head, justify="right", min_width=12)
+    for name, each in rows.items():
+        table.add_row(name, *(f"{each[field]:,.0f}" if each[field] is not None else "-" for field in fields))
+    return table
+
+
+def _frontiers(waterlines: Mapping[str, Any]) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2), pad_edge=False)
+    table.add_column("frontier", min_width=24)
+    table.add_column("at")
+    for column, value in waterlines.items():
+        table.add_row(column, shown(value))
+    return table
+
+
+def _troubles(metrics: Metrics, foot: str) -> Text:
+    line = Text(f"late {metrics['late']:,}", style="yellow" if metrics["late"] else "dim")
+    line.append(f"   errors {metrics['errors']:,}", style="red" if metrics["errors"] else "dim")
+    return line.append(f"   {foot}", style="dim")
