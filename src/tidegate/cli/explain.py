@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from tidegate.cli.opening import opened, read_script
 
@@ -17,10 +16,6 @@ def explain_file(file: Path, view: str | None, stage: str, *, as_json: bool) -> 
         names = [view] if view else list(db.views())
         plans = {name: db.explain(name, stage=stage) for name in names}
     if as_json:
-        print(json.dumps({name: _tree(plan) for name, plan in plans.items()}, indent=2))
+        print(json.dumps({name: plan.tree for name, plan in plans.items()}, indent=2))
     else:
         print("\n\n".join(str(plan) if view else f"-- {name}\n{plan}" for name, plan in plans.items()))
-
-
-def _tree(plan: Any) -> Any:
-    return plan.tree

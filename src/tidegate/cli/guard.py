@@ -35,10 +35,7 @@ def guard(debug: bool, as_json: bool = False) -> Iterator[None]:
 
 def _report(problem: Exception, as_json: bool) -> int:
     said = described(problem)
-    if as_json:
-        text = json.dumps({"error": said})
-    else:
-        text = _rendered(problem, said)
+    text = json.dumps({"error": said}) if as_json else _rendered(problem, said)
     print(text, file=sys.stderr, flush=True)
     return exit_code(problem)
 

@@ -83,7 +83,7 @@ def run(
 def test(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Spec files, or folders of them.")],
     restarts: Annotated[bool, typer.Option("--restarts", help="Run each again, restarting between steps.")] = False,
-    word: Annotated[str | None, typer.Option("-k", metavar="WORD", help="Only files whose name or title has it.")] = None,
+    word: Annotated[str | None, typer.Option("-k", metavar="WORD", help="Only files with it in name or title.")] = None,
     jobs: Annotated[int, typer.Option("-j", metavar="N", min=1, help="Processes that run files.")] = 1,
     as_json: Json = False,
     debug: Debug = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,14 +112,14 @@ def _screen(title: str, as_json: bool) -> Screen:
 class _Background:
     """A call in a thread of its own, so that the main thread can draw and hear signals."""
 
-    def __init__(self, call: object) -> None:
+    def __init__(self, call: Callable[[], object]) -> None:
         self.problem: BaseException | None = None
         self.thread = threading.Thread(target=self._run, args=(call,), daemon=True)
         self.thread.start()
 
-    def _run(self, call: object) -> None:
+    def _run(self, call: Callable[[], object]) -> None:
         try:
-            call()  # type: ignore[operator]
+            call()
         except BaseException as problem:
             self.problem = problem
 

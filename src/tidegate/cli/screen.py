@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
@@ -19,13 +18,15 @@ from tidegate.cli.values import plain, shown
 
 Metrics = Mapping[str, Any]
 QUIET_SECONDS = 2.0
+INPUT_FIELDS = {"rows in": "rows_in", "rows/s": "rate"}
+VIEW_FIELDS = {"rows": "rows", "changes": "rows_out", "changes/s": "rate"}
 
 
 class Screen(Protocol):
     """Something that can be told the newest metrics."""
 
     def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
     def update(self, metrics: Metrics) -> None: ...
     def finish(self, metrics: Metrics) -> None: ...
 
@@ -42,7 +43,7 @@ class LiveScreen:
         self.live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.live.stop()
 
     def update(self, metrics: Metrics) -> None:
@@ -53,8 +54,8 @@ class LiveScreen:
 
     def _picture(self, metrics: Metrics, foot: str) -> RenderableType:
         parts: list[RenderableType] = [self._head(metrics)]
-        parts.append(_counters("input", ("rows in", "rows/s"), metrics["inputs"], ("rows_in", "rate")))
-        parts.append(_counters("view", ("rows", "changes", "changes/s"), metrics["views"], ("rows", "rows_out", "rate")))
+        parts.append(_counters("input", INPUT_FIELDS, metrics["inputs"]))
+        parts.append(_counters("view", VIEW_FIELDS, metrics["views"]))
         if metrics["waterlines"]:
             parts.append(_frontiers(metrics["waterlines"]))
         parts.append(_troubles(metrics, foot))
@@ -77,7 +78,7 @@ class LogScreen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     def update(self, metrics: Metrics) -> None:
@@ -109,13 +110,13 @@ def log_line(metrics: Metrics) -> str:
     return "  ".join([*parts, f"late {metrics['late']}", f"errors {metrics['errors']}"])
 
 
-def _counters(kind: str, heads: tuple[str, ...], rows: Mapping[str, Any], fields: tuple[str, ...]) -> Table:
+def _counters(kind: str, fields: Mapping[str, str], rows: Mapping[str, Any]) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2), pad_edge=False)
     table.add_column(kind, min_width=24)
-    for head in heads:
+    for head in fields:
         table.add_column(head, justify="right", min_width=12)
     for name, each in rows.items():
-        table.add_row(name, *(f"{each[field]:,.0f}" if each[field] is not None else "-" for field in fields))
+        table.add_row(name, *(f"{each[field]:,.0f}" if each[field] is not None else "-" for field in fields.values()))
     return table
 
 

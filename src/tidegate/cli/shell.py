@@ -15,6 +15,7 @@ from tidegate.cli.statement import complete
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.key_binding import KeyBindings
 
     from tidegate import Database
 
@@ -83,7 +84,7 @@ def _prompt(session: Session) -> PromptSession[str]:
     )
 
 
-def _keys() -> object:
+def _keys() -> KeyBindings:
     """Enter sends a complete statement or a `\\` command, and begins a new line otherwise."""
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 

@@ -47,7 +47,7 @@ def without_comments(text: str) -> str:
 
 def _ends(text: str) -> tuple[list[int], bool]:
     """The places just behind each `;` that ends a statement, and whether all quotes and comments are closed."""
-    ends = []
+    ends: list[int] = []
     for found in _PIECES.finditer(text):
         if found.lastgroup == "open":
             return ends, False
