@@ -1,0 +1,1 @@
+"""Testing pipelines: spec files, the oracle, random views."""

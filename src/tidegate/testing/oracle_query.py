@@ -1,0 +1,111 @@
+"""A view's SELECT as Spark can run it as a batch, with one answer where SQL leaves several.
+
+Ties of ORDER BY ... LIMIT and ROW_NUMBER are broken by all columns, arrays are sorted, approximate counts are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from tidegate.sql.statements import Query
+
+Columns = Callable[[str], tuple[str, ...] | None]
+
+
+def batch_sql(query: Query, columns: Columns) -> str:
+    """Spark SQL for the query. Its own text wherever possible, so that the oracle does not share our printer's bugs.
+
+    `columns` gives the column names of a relation."""
+    if query.select.find(*AMBIGUOUS) is None:
+        return own_text(query)
+    tree = query.select.copy()
+    for select in list(tree.find_all(exp.Select)):
+        _break_ties(select, columns)
+    return tree.transform(_exact).sql(dialect="spark")
+
+
+def own_text(query: Query) -> str:
+    """The text of the SELECT, without the clauses that are ours.
+
+    `SELECT a FROM t EMIT CHANGES` -> `SELECT a FROM t`"""
+    if query.emit is None:
+        return query.text
+    return query.text[: query.emit.span.start - query.span.start]
+
+
+def reads(query: Query) -> tuple[str, ...]:
+    """The relations that a query names, in lower case."""
+    tables = query.select.find_all(exp.Table)
+    ctes = {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
+    names = [table.name.lower() for table in tables if not table.db]
+    return tuple(dict.fromkeys(name for name in names if name not in ctes))
+
+
+def uses_arrival(query: Query) -> bool:
+    """Whether the answer depends on the order in which rows came."""
+    return query.select.find(*ARRIVAL) is not None
+
+
+def _break_ties(select: exp.Select, columns: Columns) -> None:
+    order = select.args.get("order")
+    names = _outputs(select, columns)
+    if order is not None and select.args.get("limit") is not None:
+        if names is None:
+            raise NotImplementedError("the columns of a SELECT * with a LIMIT are not known")
+        extra = [exp.Ordered(this=exp.Literal.number(place), nulls_first=True) for place in range(1, len(names) + 1)]
+        order.set("expressions", [*order.expressions, *extra])
+    for window in [one for one in select.find_all(exp.Window) if one.parent_select is select]:
+        if isinstance(window.this, exp.RowNumber) and window.args.get("order") is not None:
+            _break_ties_of_window(window, select, columns)
+
+
+def _break_ties_of_window(window: exp.Window, select: exp.Select, columns: Columns) -> None:
+    extra: list[exp.Expr] = []
+    for item in select.expressions:
+        if item.find(exp.Window):
+            continue
+        if isinstance(item, exp.Star):
+            names = _star(select, columns)
+            if names is None:
+                raise NotImplementedError("the columns of a SELECT * with ROW_NUMBER are not known")
+            extra += [exp.column(name, quoted=True) for name in names]
+        else:
+            extra.append(item.unalias().copy())
+    order = window.args["order"]
+    order.set("expressions", [*order.expressions, *(exp.Ordered(this=one, nulls_first=True) for one in extra)])
+
+
+def _outputs(select: exp.Select, columns: Columns) -> tuple[str, ...] | None:
+    names: list[str] = []
+    for item in select.expressions:
+        if isinstance(item, exp.Star):
+            inner = _star(select, columns)
+            if inner is None:
+                return None
+            names += inner
+        else:
+            names.append(item.alias_or_name)
+    return tuple(names)
+
+
+def _star(select: exp.Select, columns: Columns) -> tuple[str, ...] | None:
+    origin = select.args.get("from_") or select.args.get("from")
+    source = origin.this if origin is not None else None
+    if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
+        return _outputs(source.this, columns)
+    return columns(source.name.lower()) if isinstance(source, exp.Table) else None
+
+
+def _exact(node: exp.Expr) -> exp.Expr:
+    """Where Spark's answer is one of many, the one that is ours: `array_agg(x)` -> `sort_array(array_agg(x))`."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    if isinstance(inner, (exp.ArrayAgg, exp.ArrayUniqueAgg)):
+        return exp.Anonymous(this="SORT_ARRAY", expressions=[node.copy()])
+    if isinstance(node, exp.ApproxDistinct):
+        return exp.Count(this=exp.Distinct(expressions=[node.this.copy()]))
+    return node
+
+
+ARRIVAL = (exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.AnyValue)
+AMBIGUOUS = (exp.Limit, exp.RowNumber, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ApproxDistinct)

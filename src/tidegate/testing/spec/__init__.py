@@ -1,0 +1,1 @@
+"""Spec files: the behaviour of a pipeline as readable tests, run in virtual time."""

@@ -1,0 +1,132 @@
+"""Follows every view from step to step and holds its content against the oracle's answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.testing.oracle import Oracle
+from tidegate.testing.spec import values
+from tidegate.testing.spec.compare import Comparable, comparable, diff
+from tidegate.testing.spec.consolidate import Emitted, consolidate
+from tidegate.testing.spec.engine import Engine
+from tidegate.testing.spec.report import side_by_side
+from tidegate.testing.spec.types import Type
+
+SLACK = 1e-9
+Broken = tuple[str, str, tuple[str, ...]]
+
+
+@dataclass
+class Followed:
+    """A materialized view: what its changes sum up to."""
+
+    names: tuple[str, ...]
+    kinds: tuple[Type, ...]
+    kind: str
+    key: tuple[int, ...] | None
+    content: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+
+class Law:
+    """The first law, step by step: changes add up to the content, and the content is the batch answer."""
+
+    def __init__(self, engine: Engine, oracle: Oracle) -> None:
+        self._engine = engine
+        self._oracle = oracle
+        self._views: dict[str, Followed] = {}
+        self._steps = 0
+
+    def learn(self) -> None:
+        """Takes note of views that came or went. One that comes later begins with what it contains already."""
+        known = {name: view for name, view in self._oracle.views.items() if view.materialized}
+        self._views = {name: view for name, view in self._views.items() if name in known}
+        for name in known.keys() - self._views.keys():
+            self._views[name] = self._follow(name)
+
+    def _follow(self, name: str) -> Followed:
+        columns = self._engine.columns(name)
+        kinds = tuple(kind for _, kind in columns)
+        names = tuple(column for column, _ in columns)
+        view = Followed(names, kinds, self._engine.db.kind(name), self._key(name, names))
+        if self._steps:
+            view.content = Counter(self._stored(name))
+        return view
+
+    def _key(self, name: str, names: tuple[str, ...]) -> tuple[int, ...] | None:
+        key = self._engine.key(name)
+        return tuple(names.index(one) for one in key) if key is not None and set(key) <= set(names) else None
+
+    def step(self, steps: range) -> dict[str, tuple[Emitted, ...]]:
+        """What each view emitted in the micro-batches that just ran."""
+        self._steps += 1
+        return {name: self._emitted(name, view, steps) for name, view in self._views.items()}
+
+    def _emitted(self, name: str, view: Followed, steps: range) -> tuple[Emitted, ...]:
+        changes = []
+        for change in self._engine.changes(name, steps):
+            row = comparable([change.row[one] for one in view.names], view.kinds).values
+            changes += [Emitted(change.step, change.op, row)] * abs(change.weight)
+            view.content[row] += change.weight
+        return tuple(consolidate(changes, view.key, view.kind == "upsert"))
+
+    def broken(self) -> list[Broken]:
+        """Views whose content is not the batch answer, of those that this step could have changed."""
+        found = []
+        for name, view in list(self._oracle.views.items()):
+            if view.stale and self._oracle.unanswerable(name) is None:
+                view.stale = False
+                found += self._hold_against_batch(name)
+        return found
+
+    def _hold_against_batch(self, name: str) -> list[Broken]:
+        answer = self._oracle.answer(name)
+        kinds = tuple(kind for _, kind in self._engine.columns(name))
+        if answer.kinds != kinds:
+            types = f"{', '.join(map(str, kinds))} instead of {', '.join(map(str, answer.kinds))}"
+            return [(name, f"the columns of {name} have other types than its SELECT: {types}", ())]
+        return self._difference(
+            name, f"{name} is not what its SELECT gives as a batch", kinds, list(answer.rows), self._now(name)
+        )
+
+    def _now(self, name: str) -> list[Comparable]:
+        view = self._views.get(name)
+        if view is None or view.kind == "upsert":
+            return [Comparable(row) for row in self._stored(name)]
+        return [Comparable(row) for row in view.content.elements()]
+
+    def stored(self) -> list[Broken]:
+        """Views whose content, when asked for, is not the sum of what they emitted."""
+        found = []
+        for name, view in self._views.items() if self._steps else ():
+            negative = [row for row, weight in view.content.items() if weight < 0]
+            if view.kind != "upsert" and not negative:
+                asked = [Comparable(row) for row in self._stored(name)]
+                message = f"a query of {name} is not the sum of its changes"
+                found += self._difference(name, message, view.kinds, self._now(name), asked, ("sum", "query"))
+            elif negative and view.kind != "upsert":
+                found.append((name, f"{name} retracted rows that it had not emitted: {negative}", ()))
+        return found
+
+    def _stored(self, name: str) -> list[tuple[Any, ...]]:
+        kinds, rows = self._engine.ask(f"SELECT * FROM {name}")
+        return [comparable(row, kinds).values for row in rows]
+
+    def _difference(
+        self,
+        name: str,
+        message: str,
+        kinds: tuple[Type, ...],
+        expected: list[Comparable],
+        actual: list[Comparable],
+        heads: tuple[str, str] = ("batch", "content"),
+    ) -> list[Broken]:
+        problem = diff(expected, actual, SLACK)
+        if not problem:
+            return []
+        return [(name, message, side_by_side(problem, _lines(expected, kinds), _lines(actual, kinds), heads))]
+
+
+def _lines(rows: list[Comparable], kinds: tuple[Type, ...]) -> list[str]:
+    return [" | ".join(values.show(one, kind) for one, kind in zip(row.values, kinds, strict=True)) for row in rows]

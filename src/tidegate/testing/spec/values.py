@@ -1,0 +1,178 @@
+"""Values as spec files write them: read by the type of their column, printed so that they can be read again."""
+
+from __future__ import annotations
+
+import json
+import struct
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from tidegate.testing.spec.types import FLOATING, INTEGRAL, Type
+
+DAY = "2020-01-01"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FLOATS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf", "inf": "inf", "-inf": "-inf"}
+
+
+class JsonText(str):
+    """A text that was written as JSON: equal to any text that means the same JSON."""
+
+
+class WrongValue(ValueError):
+    """A cell that is no value of its column's type."""
+
+    def __init__(self, text: str, kind: Type) -> None:
+        super().__init__(f"{text} is not a value of type {str(kind).upper()}")
+
+
+def parse(cell: str, kind: Type) -> Any:
+    """The value that a cell of a column of this type means."""
+    if cell == "NULL":
+        return None
+    quoted = len(cell) >= 2 and cell.startswith("'") and cell.endswith("'")
+    text = cell[1:-1].replace("''", "'") if quoted else cell
+    try:
+        return _of_text(text, kind, quoted)
+    except (ValueError, ArithmeticError, KeyError, TypeError) as problem:
+        raise WrongValue(cell, kind) from problem
+
+
+def _of_text(text: str, kind: Type, quoted: bool) -> Any:
+    if kind.name in INTEGRAL:
+        return int(text)
+    if kind.name in FLOATING:
+        return _float(text, kind)
+    match kind.name:
+        case "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        case "decimal":
+            return _decimal(text)
+        case "timestamp":
+            return _timestamp(text)
+        case "timestamp_ntz":
+            return _timestamp(text).replace(tzinfo=None)
+        case "date":
+            return date.fromisoformat(text)
+        case "binary":
+            return bytes.fromhex(text.removeprefix("0x"))
+        case "array" | "struct" | "map":
+            return _of_json(json.loads(text, parse_float=Decimal), kind)
+        case _:
+            return JsonText(text) if not quoted and _is_json(text) else text
+
+
+def _of_json(value: Any, kind: Type) -> Any:
+    if value is None:
+        return None
+    match kind.name:
+        case "array":
+            return [_of_json(item, kind.inner[0]) for item in value]
+        case "struct":
+            fields = zip(kind.fields, kind.inner, strict=True)
+            return {name: _of_json(value.get(name), inner) for name, inner in fields}
+        case "map":
+            key, item = kind.inner
+            return {_of_text(name, key, True): _of_json(one, item) for name, one in value.items()}
+        case "boolean":
+            return bool(value)
+        case _:
+            return _of_text(str(value), kind, True)
+
+
+def _float(text: str, kind: Type) -> float:
+    value = float(_FLOATS.get(text.lower(), text))
+    return float(struct.unpack("f", struct.pack("f", value))[0]) if kind.name == "float" else value
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as problem:
+        raise ValueError(text) from problem
+
+
+def _timestamp(text: str) -> datetime:
+    """`2024-05-01 12:00:03.250`, `12:00:03` on the first day of virtual time, or `@1500` in epoch milliseconds."""
+    if text.startswith("@"):
+        return EPOCH + timedelta(milliseconds=float(text[1:]))
+    value = datetime.fromisoformat(f"{DAY} {text}" if text[2:3] == ":" else text)
+    return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _is_json(text: str) -> bool:
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def show(value: Any, kind: Type) -> str:
+    """A value as a spec file would write it."""
+    if value is None:
+        return "NULL"
+    match kind.name:
+        case "boolean":
+            return str(value).lower()
+        case "timestamp" | "timestamp_ntz":
+            return show_time(value)
+        case "binary":
+            return bytes(value).hex()
+        case "array" | "struct" | "map":
+            return json.dumps(_plain(value, kind), ensure_ascii=False)
+        case "float" | "double":
+            return repr(float(value))
+        case "string":
+            return _show_text(str(value))
+        case _:
+            return str(value)
+
+
+def show_time(value: datetime) -> str:
+    """A timestamp, as short as can be: `12:00:03` on the first day of virtual time."""
+    moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    text = moment.isoformat(sep=" ", timespec="microseconds").rstrip("0").rstrip(".")
+    text = text if "." in text else moment.isoformat(sep=" ", timespec="seconds")
+    return text.removeprefix(DAY + " ")
+
+
+def _show_text(text: str) -> str:
+    plain = text.replace("\n", "\\n")
+    odd = not plain or plain != plain.strip() or "|" in plain or plain == "NULL" or plain[0] in "'#"
+    return "'" + plain.replace("'", "''") + "'" if odd or plain.endswith(" !") else plain
+
+
+def _plain(value: Any, kind: Type) -> Any:
+    """A nested value as JSON can hold it."""
+    if value is None:
+        return None
+    match kind.name:
+        case "array":
+            return [_plain(item, kind.inner[0]) for item in value]
+        case "struct":
+            fields = zip(kind.fields, members(value, kind), kind.inner, strict=True)
+            return {name: _plain(one, inner) for name, one, inner in fields}
+        case "map":
+            key, item = kind.inner
+            return {show(one, key).strip("'"): _plain(other, item) for one, other in pairs(value)}
+        case "boolean" | "tinyint" | "smallint" | "int" | "bigint" | "float" | "double":
+            return value
+        case "decimal":
+            return float(value)
+        case "timestamp" | "timestamp_ntz":
+            return show_time(value)
+        case _:
+            return str(value)
+
+
+def members(value: Any, kind: Type) -> list[Any]:
+    """The fields of a struct in order, whatever Python shape the struct has."""
+    return [value[name] for name in kind.fields] if isinstance(value, dict) else list(value)
+
+
+def pairs(value: Any) -> list[tuple[Any, Any]]:
+    """The entries of a map, whatever Python shape the map has."""
+    return list(value.items()) if isinstance(value, dict) else [(key, item) for key, item in value]

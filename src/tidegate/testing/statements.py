@@ -1,0 +1,107 @@
+"""What executed statements mean to the oracle: relations that come and go, rows that count in the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+from sqlglot import exp
+
+from tidegate.catalog.schema import Schema
+from tidegate.sql import statements as sql
+from tidegate.testing.inputs import DELETE, INSERT, Given, Input
+from tidegate.testing.oracle import Oracle
+from tidegate.testing.oracle_query import own_text, reads
+
+SchemaOf = Callable[[str], Schema]
+
+
+def note(oracle: Oracle, script: sql.Script, schema_of: SchemaOf) -> None:
+    """Tells the oracle what an executed script did. `schema_of` gives the columns of a relation that now exists."""
+    for statement in script.statements:
+        _note(statement, oracle, schema_of)
+
+
+@singledispatch
+def _note(statement: sql.Statement, oracle: Oracle, schema_of: SchemaOf) -> None:
+    """Statements that only ask change nothing."""
+
+
+@_note.register
+def _(statement: sql.CreateRelation, oracle: Oracle, schema_of: SchemaOf) -> None:
+    name = statement.name.text
+    if statement.if_not_exists and (name.lower() in oracle.inputs or name.lower() in oracle.views):
+        return
+    if statement.connector is not None:
+        return
+    key = [one.text for one in statement.primary_key] or [one.name.text for one in statement.columns if one.primary_key]
+    append_only = any(one.key.lower() == "append_only" and one.value.lower() == "true" for one in statement.options)
+    oracle.add_input(Input(name, schema_of(name), statement.kind == "source", tuple(key), append_only))
+
+
+@_note.register
+def _(statement: sql.CreateView, oracle: Oracle, schema_of: SchemaOf) -> None:
+    if statement.if_not_exists and statement.name.text.lower() in oracle.views:
+        return
+    oracle.add_view(statement.name.text, statement.query, statement.materialized)
+
+
+@_note.register
+def _(statement: sql.Drop, oracle: Oracle, schema_of: SchemaOf) -> None:
+    oracle.drop(statement.name.text)
+
+
+@_note.register
+def _(statement: sql.Insert, oracle: Oracle, schema_of: SchemaOf) -> None:
+    relation = oracle.inputs.get(statement.name.text.lower())
+    if relation is None:
+        return
+    if statement.query is not None:
+        rows, names = f"({own_text(statement.query)})", reads(statement.query)
+    elif statement.values is not None:
+        rows, names = f"({statement.values.sql(dialect='spark')})", ()
+    given = [column.text for column in statement.columns] or [column.name for column in relation.columns]
+    answer = oracle.select(f"SELECT {_casts(relation, given)} FROM {rows} AS rows({_quoted(given)})", names)
+    relation.give(Given(INSERT, row) for row in answer.values)
+
+
+@_note.register
+def _(statement: sql.Delete, oracle: Oracle, schema_of: SchemaOf) -> None:
+    _change(statement.name, statement.where, oracle, DELETE, {})
+
+
+@_note.register
+def _(statement: sql.Update, oracle: Oracle, schema_of: SchemaOf) -> None:
+    values = {name.text.lower(): value for name, value in statement.assignments}
+    _change(statement.name, statement.where, oracle, INSERT, values)
+
+
+def _change(name: sql.Name, where: exp.Expr | None, oracle: Oracle, action: str, values: dict[str, Any]) -> None:
+    relation = oracle.inputs.get(name.text.lower())
+    if relation is None:
+        return
+    items = [
+        f"CAST({values[column.name.lower()].sql(dialect='spark')} AS {column.type}) AS `{column.name}`"
+        if column.name.lower() in values
+        else f"`{column.name}`"
+        for column in relation.columns
+    ]
+    condition = where.sql(dialect="spark") if where is not None else "true"
+    answer = oracle.select(
+        f"SELECT {', '.join(items)} FROM {relation.name} WHERE {condition}", (relation.name.lower(),)
+    )
+    relation.give(Given(action, row) for row in answer.values)
+
+
+def _casts(relation: Input, given: list[str]) -> str:
+    """All columns of the relation in order, NULL where the statement gives none."""
+    known = {name.lower() for name in given}
+    return ", ".join(
+        f"CAST({f'`{column.name}`' if column.name.lower() in known else 'NULL'} AS {column.type}) AS `{column.name}`"
+        for column in relation.columns
+    )
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
