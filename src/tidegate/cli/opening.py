@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,14 +28,6 @@ def opened(folder: Path | None, **options: Any) -> Iterator[Database]:
 @contextmanager
 def opened_to_read(folder: Path) -> Iterator[Database]:
     """An existing pipeline's folder, read-only: also while another process runs it."""
-    if not folder.is_dir():
-        from tidegate.errors import OptionError
-
-        raise OptionError(
-            "INVALID_OPTION",
-            f"there is no data folder {folder}",
-            hint="`tidegate run FILE.sql` makes one, by default ./<stem of FILE>",
-        )
     with opened(folder, read_only=True) as db:
         yield db
 
@@ -52,9 +45,20 @@ def read_script(path: Path) -> str:
 
 
 def _connect(folder: Path | None, options: dict[str, Any]) -> Database:
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting Spark ..."):
+    with _told("starting Spark ..."):
         import tidegate
 
         return tidegate.connect(str(folder), **options) if folder else tidegate.connect(**options)
+
+
+@contextmanager
+def _told(text: str) -> Iterator[None]:
+    """Says why nothing happens yet, and takes it back: only on a terminal."""
+    told = sys.stderr.isatty()
+    if told:
+        print(text, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if told:
+            print("\r" + " " * len(text) + "\r", end="", file=sys.stderr, flush=True)
