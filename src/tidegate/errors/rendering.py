@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.errors.tree import Error, Span, Warning_
 
+WIDTH = 100
+"""Longer lines of SQL are shown in part."""
+
 
 def render(problem: Error | Warning_) -> str:
     """
@@ -35,12 +38,23 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 def _excerpt(text: str, span: Span) -> list[str]:
     number, column = line_and_column(text, span.start)
-    line = text.split("\n")[number - 1].rstrip("\r").expandtabs(1)
-    indent = len(line) - len(line.lstrip())
+    line = text.split("\n")[number - 1].rstrip().replace("\t", " ")
+    shown, place = _window(line, column - 1)
     label = f"  line {number}:  "
-    room = len(line.rstrip()) - (column - 1)
-    width = max(1, min(span.end - span.start, room))
-    return [label + line.strip(), " " * (len(label) + max(column - 1 - indent, 0)) + "^" * width]
+    width = max(1, min(span.end - span.start, len(line) - (column - 1), len(shown) - place))
+    return [label + shown, " " * (len(label) + place) + "^" * width]
+
+
+def _window(line: str, place: int) -> tuple[str, int]:
+    """The part of a line worth showing, without its indentation, and where `place` is in it."""
+    start = len(line) - len(line.lstrip())
+    if len(line) - start <= WIDTH or place < start:
+        return line[start:], max(place - start, 0)
+    if place - start > WIDTH // 2:
+        start = place - WIDTH // 2
+        line, place = f"{line[:start]}...{line[start:]}", place + 3
+    end = start + WIDTH
+    return line[start:end] + ("..." if end < len(line) else ""), place - start
 
 
 def _labelled(label: str, text: str) -> list[str]:

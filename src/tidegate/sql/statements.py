@@ -19,7 +19,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Option:
-    """`'key' = 'value'` in WITH (...) or in a connector's parentheses. Values are text; numbers and booleans as written."""
+    """`'key' = 'value'` in WITH (...) or in a connector's parentheses. Values are text, other literals as written."""
 
     key: str
     value: str
@@ -162,7 +162,8 @@ class Advance(Statement):
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    """DROP SOURCE|STREAM|TABLE|VIEW|MATERIALIZED VIEW|SINK. `kind`: source, table, view, sink."""
+    """DROP SOURCE|STREAM|TABLE|VIEW|MATERIALIZED VIEW|SINK. `kind`: source, table, view, sink, or stream, which is
+    a source, or a view made by CREATE STREAM x AS SELECT."""
 
     kind: str
     name: Name
@@ -179,6 +180,8 @@ class Show(Statement):
 
 @dataclass(frozen=True)
 class ShowCreate(Statement):
+    """SHOW CREATE kind name; `kind` as in Drop."""
+
     kind: str
     name: Name
 

@@ -1,0 +1,181 @@
+"""The clauses that are ours at the end of a SELECT: EMIT, ALLOWED LATENESS, LATE DATA TO, AS OF STEP, and the windows
+of pgcdc (`TUMBLING WINDOW 5m`, `EVENT TIME BY path`) and ksqlDB (`WINDOW TUMBLING (SIZE 1 MINUTE)`).
+
+sqlglot has no place for them, so they travel in the select node's meta; `clauses(select)` reads them. None of their
+words is reserved: each clause is recognised by the words that follow, so `FROM bids emit` is still an alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tidegate.errors import Span
+from tidegate.sql.cursor import Cursor, word
+from tidegate.sql.durations import read_duration
+from tidegate.sql.emit import emit_ahead, read_emit
+from tidegate.sql.statements import Emit, Name
+
+META = "tidegate_clauses"
+
+
+@dataclass(frozen=True)
+class WindowClause:
+    """A window written as a clause. `kind`: tumbling, sliding, session."""
+
+    kind: str
+    size: exp.Expr
+    slide: exp.Expr | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """What one SELECT says in our clauses."""
+
+    emit: Emit | None = None
+    allowed_lateness: exp.Expr | None = None
+    late_data_to: Name | None = None
+    as_of_step: int | None = None
+    window: WindowClause | None = None
+    event_time: exp.Expr | None = None
+    spans: tuple[tuple[str, Span], ...] = ()
+
+    def span(self, clause: str) -> Span | None:
+        return dict(self.spans).get(clause)
+
+
+NOTHING = Clauses()
+
+
+def clauses(node: exp.Expr) -> Clauses:
+    """Our clauses of a SELECT, a set operation or a parenthesised query; empty if it has none."""
+    found = node.meta.get(META, NOTHING)
+    assert isinstance(found, Clauses)
+    return found
+
+
+def clause_ahead(cursor: Cursor) -> bool:
+    """Whether a clause of ours begins here, where otherwise an alias could stand."""
+    return emit_ahead(cursor) or _matching(cursor) is not None or within_ahead(cursor)
+
+
+def within_ahead(cursor: Cursor) -> bool:
+    """`WITHIN 5m`, `WITHIN INTERVAL ...`, `WITHIN (1 HOUR, ...)` of a join; a bare `within` is a name."""
+    following = cursor.peek(1)
+    return cursor.at("WITHIN") and (_is_duration_start(following) or word(following) == "(")
+
+
+def read_clause(cursor: Cursor, node: exp.Expr) -> bool:
+    """Reads one clause of ours onto the node, if one comes next."""
+    start = cursor.start_token()
+    present = clauses(node)
+    if cursor.at("EMIT"):
+        label, found = "EMIT", replace(present, emit=read_emit(cursor))
+    elif (matching := _matching(cursor)) is not None:
+        words, read = matching
+        label, found = " ".join(words), read(cursor, present)
+    else:
+        return False
+    _note(cursor, node, present, found, label, start)
+    return True
+
+
+def _note(cursor: Cursor, node: exp.Expr, before: Clauses, after: Clauses, label: str, start: Token) -> None:
+    changed = [f.name for f in fields(Clauses) if getattr(before, f.name) is not getattr(after, f.name)]
+    span = cursor.since(start)
+    if any(getattr(before, name) is not None for name in changed):
+        cursor.refuse(f"{label} is said twice", span=span)
+    node.meta[META] = replace(after, spans=(*before.spans, *((name, span) for name in changed)))
+
+
+def _allowed_lateness(cursor: Cursor, present: Clauses) -> Clauses:
+    cursor._advance(2)
+    return replace(present, allowed_lateness=read_duration(cursor, "ALLOWED LATENESS"))
+
+
+def _late_data(cursor: Cursor, present: Clauses) -> Clauses:
+    cursor._advance(2)
+    cursor.expect("TO", after="LATE DATA")
+    return replace(present, late_data_to=cursor.name("the table that takes late rows"))
+
+
+def _as_of_step(cursor: Cursor, present: Clauses) -> Clauses:
+    cursor._advance(3)
+    return replace(present, as_of_step=cursor.integer("a step number after AS OF STEP"))
+
+
+def _event_time(cursor: Cursor, present: Clauses) -> Clauses:
+    cursor._advance(3)
+    path = cursor._parse_column()
+    if path is None:
+        cursor.refuse(f"EVENT TIME BY must be followed by a column or path{cursor.instead()}")
+    return replace(present, event_time=path)
+
+
+def _pgcdc_window(cursor: Cursor, present: Clauses) -> Clauses:
+    start = cursor.start_token()
+    kind = word(start).lower()
+    cursor._advance(2)
+    size = read_duration(cursor, f"{kind.upper()} WINDOW")
+    slide = None
+    if kind == "sliding":
+        cursor.expect("SLIDE", after="SLIDING WINDOW size", hint="write SLIDING WINDOW 1h SLIDE 5m")
+        slide = read_duration(cursor, "SLIDE")
+    return replace(present, window=WindowClause(kind, size, slide, cursor.since(start)))
+
+
+def _ksql_window(cursor: Cursor, present: Clauses) -> Clauses:
+    start = cursor.start_token()
+    kind = word(cursor.peek(1))
+    cursor._advance(3)
+    size = slide = None
+    if kind == "SESSION":
+        size = read_duration(cursor, "WINDOW SESSION (")
+    else:
+        cursor.expect("SIZE", after=f"WINDOW {kind} (")
+        size = read_duration(cursor, "SIZE")
+    if kind == "HOPPING":
+        cursor.expect(",", "ADVANCE", "BY", after="the SIZE of a HOPPING window")
+        slide = read_duration(cursor, "ADVANCE BY")
+    lateness = present.allowed_lateness
+    if cursor.take(",", "GRACE", "PERIOD"):
+        lateness = read_duration(cursor, "GRACE PERIOD")
+    cursor.expect(")", after="the window")
+    name = {"HOPPING": "sliding"}.get(kind, kind.lower())
+    window = WindowClause(name, size, slide, cursor.since(start))
+    return replace(present, window=window, allowed_lateness=lateness)
+
+
+def _is_duration_start(token: Token | None) -> bool:
+    return token is not None and (
+        word(token) == "INTERVAL" or token.text[:1].isdigit() or token.token_type == TokenType.STRING
+    )
+
+
+Reader = Callable[[Cursor, Clauses], Clauses]
+
+_BY_WORDS: tuple[tuple[tuple[str, ...], Reader, bool], ...] = (
+    (("ALLOWED", "LATENESS"), _allowed_lateness, False),
+    (("ALLOW", "LATENESS"), _allowed_lateness, False),
+    (("LATE", "DATA", "TO"), _late_data, False),
+    (("AS", "OF", "STEP"), _as_of_step, False),
+    (("EVENT", "TIME", "BY"), _event_time, False),
+    (("TUMBLING", "WINDOW"), _pgcdc_window, True),
+    (("SLIDING", "WINDOW"), _pgcdc_window, True),
+    (("SESSION", "WINDOW"), _pgcdc_window, True),
+    (("WINDOW", "TUMBLING", "("), _ksql_window, False),
+    (("WINDOW", "HOPPING", "("), _ksql_window, False),
+    (("WINDOW", "SESSION", "("), _ksql_window, False),
+)
+
+
+def _matching(cursor: Cursor) -> tuple[tuple[str, ...], Reader] | None:
+    """The clause whose words come next. `session WINDOW w AS (...)` is an alias before a named window."""
+    for words, read, duration_follows in _BY_WORDS:
+        if cursor.at(*words) and not (duration_follows and word(cursor.peek(len(words) + 1)) == "AS"):
+            return words, read
+    return None

@@ -1,0 +1,197 @@
+"""The columns of CREATE SOURCE|TABLE: types, keys, and the annotations of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Never
+
+from sqlglot import exp
+
+from tidegate.errors import make
+from tidegate.sql.cursor import Cursor
+from tidegate.sql.durations import read_duration
+from tidegate.sql.statements import ColumnDef, Name, Watermark
+from tidegate.sql.types import read_type
+
+ANNOTATIONS = "NOT NULL, PRIMARY KEY, LATENESS d or WATERMARK d"
+
+
+@dataclass
+class Columns:
+    """What stands between the parentheses."""
+
+    columns: list[ColumnDef] = field(default_factory=list)
+    primary_key: tuple[Name, ...] = ()
+    watermarks: list[Watermark] = field(default_factory=list)
+
+
+def read_columns(cursor: Cursor, relation: Name) -> Columns:
+    """`(name type annotations, ..., PRIMARY KEY (...), WATERMARK FOR ...)`."""
+    found = Columns()
+    cursor.expect("(", after=relation.text, hint=f"write {relation.text} (column TYPE, ...)")
+    while True:
+        _element(cursor, found)
+        if cursor.take(")"):
+            break
+        _comma(cursor)
+    _check_keys(cursor, found)
+    return found
+
+
+def _comma(cursor: Cursor) -> None:
+    if not cursor.take(","):
+        cursor.refuse(f"expected , or ) or {ANNOTATIONS}{cursor.instead()}")
+
+
+def _element(cursor: Cursor, found: Columns) -> None:
+    """A column, unless the words make it a key or a watermark: `primary`, `watermark` alone are column names."""
+    if cursor.take("CONSTRAINT"):
+        cursor.name("the name of a constraint")
+    if cursor.at("PRIMARY KEY", "(") or cursor.at("PRIMARY", "KEY", "("):
+        _table_key(cursor, found)
+    elif cursor.at("WATERMARK", "FOR") or (cursor.at("WATERMARK") and _delay_follows(cursor)):
+        found.watermarks.append(_watermark(cursor))
+    else:
+        found.columns.append(_column(cursor, found))
+
+
+def _delay_follows(cursor: Cursor) -> bool:
+    following = cursor.peek(2)
+    return following is not None and following.text.upper() == "DELAY"
+
+
+def _table_key(cursor: Cursor, found: Columns) -> None:
+    start = cursor.start_token()
+    cursor.take("PRIMARY KEY") or cursor.take("PRIMARY", "KEY")
+    names = cursor.names_in_parentheses("PRIMARY KEY")
+    cursor.take("NOT", "ENFORCED")
+    if found.primary_key:
+        cursor.refuse("the primary key is given twice", span=cursor.since(start))
+    found.primary_key = names
+
+
+def _watermark(cursor: Cursor) -> Watermark:
+    start = cursor.start_token()
+    cursor._advance()
+    if not cursor.take("FOR"):
+        column = cursor.name("a column after WATERMARK")
+        cursor.expect("DELAY", "OF", after=f"WATERMARK {column.text}")
+        return Watermark(column, read_duration(cursor, "DELAY OF"), cursor.since(start))
+    column = cursor.name("a column after WATERMARK FOR")
+    delay = _delay(cursor, column) if cursor.take("AS") else None
+    return Watermark(column, delay, cursor.since(start))
+
+
+def _delay(cursor: Cursor, column: Name) -> exp.Expr | None:
+    """What is subtracted in `ts - INTERVAL ...`; None for `ts` itself."""
+    start = cursor.start_token()
+    value = cursor.value(f"an expression after WATERMARK FOR {column.text} AS")
+    base = value.this if isinstance(value, exp.Sub) else value
+    if not isinstance(base, exp.Column) or base.name.lower() != column.text.lower():
+        cursor.refuse(
+            f"the watermark of {column.text} must be {column.text} or {column.text} - INTERVAL ...",
+            hint=f"write WATERMARK FOR {column.text} AS {column.text} - INTERVAL '5' SECOND",
+            span=cursor.since(start),
+        )
+    return value.expression if isinstance(value, exp.Sub) else None
+
+
+def _column(cursor: Cursor, found: Columns) -> ColumnDef:
+    name = cursor.name("a column")
+    if any(c.name.text.lower() == name.text.lower() for c in found.columns):
+        cursor.refuse(f"column {name.text} is declared twice", span=name.span)
+    if cursor.at("AS"):
+        return _computed(cursor, name)
+    return _annotated(cursor, name, read_type(cursor, name.text))
+
+
+def _computed(cursor: Cursor, name: Name) -> ColumnDef:
+    start = cursor.start_token()
+    cursor._advance()
+    value = cursor.value(f"PROCTIME() after {name.text} AS")
+    if isinstance(value, exp.Anonymous) and value.name.upper() == "PROCTIME":
+        return ColumnDef(name, "timestamp", nullable=False, primary_key=False, proctime=True)
+    raise make(
+        "NOT_SUPPORTED",
+        message=f"column {name.text} is computed; only PROCTIME() can be declared so",
+        hint=f"compute {name.text} in a view over this relation",
+        span=name.span.hull(cursor.since(start)),
+        text=cursor.sql,
+    )
+
+
+def _annotated(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
+    nullable, key = True, False
+    lateness: exp.Expr | None = None
+    hold_back: exp.Expr | None = None
+    while True:
+        if cursor.take("NOT", "NULL"):
+            nullable = False
+        elif cursor.take("PRIMARY KEY") or cursor.take("PRIMARY", "KEY"):
+            cursor.take("NOT", "ENFORCED")
+            nullable, key = False, True
+        elif lateness is None and cursor.take("LATENESS"):
+            lateness = _amount(cursor, f"LATENESS of {name.text}")
+        elif hold_back is None and cursor.take("WATERMARK"):
+            hold_back = _amount(cursor, f"WATERMARK of {name.text}")
+        elif cursor.at("DEFAULT"):
+            _refuse_default(cursor, name)
+        elif not (cursor.take("NULL") or _comment(cursor)):
+            return ColumnDef(name, type_, nullable, key, lateness, hold_back)
+
+
+def _comment(cursor: Cursor) -> bool:
+    return cursor.take("COMMENT") and bool(cursor._parse_string())
+
+
+def _amount(cursor: Cursor, what: str) -> exp.Expr:
+    """What can be subtracted from a column: an interval, a number."""
+    found = cursor._parse_bitwise()
+    if found is None:
+        cursor.refuse(
+            f"{what} needs a value{cursor.instead()}", hint="write an INTERVAL for times, a number for numbers"
+        )
+    return found
+
+
+def _refuse_default(cursor: Cursor, name: Name) -> Never:
+    raise make(
+        "NOT_SUPPORTED",
+        message=f"column {name.text} has a DEFAULT; defaults are not kept",
+        hint="give the value in every INSERT, or COALESCE it in a view",
+        span=cursor.place(),
+        text=cursor.sql,
+    )
+
+
+def _check_keys(cursor: Cursor, found: Columns) -> None:
+    inline = tuple(c.name for c in found.columns if c.primary_key)
+    if found.primary_key and inline:
+        cursor.refuse("the primary key is given twice", span=inline[0].span)
+    if len(inline) > 1:
+        names = ", ".join(n.text for n in inline)
+        cursor.refuse(
+            "only one column can be marked PRIMARY KEY", hint=f"write PRIMARY KEY ({names})", span=inline[1].span
+        )
+    found.primary_key = found.primary_key or inline
+    _check_declared(cursor, found)
+
+
+def _check_declared(cursor: Cursor, found: Columns) -> None:
+    """A key or a watermark names a column that is there."""
+    declared = {c.name.text.lower() for c in found.columns}
+    for name in (*found.primary_key, *(w.column for w in found.watermarks)):
+        if name.text.lower() not in declared:
+            raise make(
+                "UNKNOWN_COLUMN",
+                message=f"there is no column {name.text} among those declared here",
+                hint=f"declared: {', '.join(c.name.text for c in found.columns)}",
+                span=name.span,
+                text=cursor.sql,
+            )
+    keys = {name.text.lower() for name in found.primary_key}
+    found.columns = [_keyed(c) if c.name.text.lower() in keys else c for c in found.columns]
+
+
+def _keyed(column: ColumnDef) -> ColumnDef:
+    return replace(column, primary_key=True, nullable=False)

@@ -1,0 +1,63 @@
+"""Our SQL as a sqlglot dialect: Spark's, but nothing is rewritten between reading and writing.
+
+sqlglot is made to translate between dialects and therefore turns `DATE(ts)` into a cast or `NVL` into COALESCE. Here
+every function keeps its name and arguments (see functions.py), so that what Spark evaluates is what the user wrote.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, UnsupportedError
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.tokenizer_core import TokenType
+
+from tidegate.errors import make
+from tidegate.sql.functions import ORIGINAL_NAME, TYPED_AGGREGATES
+from tidegate.sql.grammar import Parser
+from tidegate.sql.spans import span_of
+
+
+def _as_written(generator: SparkGenerator, node: exp.Func) -> str:
+    return generator.function_fallback_sql(node)
+
+
+class Tidegate(Spark):
+    """Spark's dialect with our clauses."""
+
+    ORIGINAL_NAME_META_KEY = ORIGINAL_NAME
+
+    class Tokenizer(Spark.Tokenizer):
+        # SHOW and its like would otherwise swallow the rest of the statement as one string.
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        # A hint may stand after any token; tokens.py brings it to its SELECT.
+        TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
+
+    Parser = Parser
+
+    class Generator(SparkGenerator):
+        TRANSFORMS: ClassVar = {
+            **SparkGenerator.TRANSFORMS,
+            **dict.fromkeys(TYPED_AGGREGATES.values(), _as_written),
+            exp.Select: lambda self, node: self.select_sql(node),
+            exp.ILike: lambda self, node: self.binary(node, "ILIKE"),
+        }
+
+        def arrayagg_sql(self, expression: exp.ArrayAgg) -> str:
+            return self.function_fallback_sql(expression)
+
+        def hint_sql(self, expression: exp.Hint) -> str:
+            """Hints of ours are not for Spark."""
+            return ""
+
+
+def render(node: exp.Expr) -> str:
+    """Spark SQL for an expression or a query, on one line, as close to what was written as the tree allows."""
+    try:
+        return node.sql(
+            dialect=Tidegate, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IMMEDIATE
+        )
+    except UnsupportedError as error:
+        raise make("NOT_SUPPORTED", message=f"Spark cannot evaluate this: {error}", span=span_of(node)) from error

@@ -1,0 +1,107 @@
+"""Lengths of time: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from tidegate.sql.cursor import Cursor
+from tidegate.sql.spans import mark
+
+MICROS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+UNITS = {
+    **{short: {"us": "MICROSECOND", "ms": "MILLISECOND", "s": "SECOND"}[short] for short in ("us", "ms", "s")},
+    "m": "MINUTE",
+    "h": "HOUR",
+    "d": "DAY",
+    "min": "MINUTE",
+}
+LONG_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|min|s|m|h|d)")
+_WORDS = re.compile(r"\s*(\d+)\s+([a-zA-Z]+)\s*")
+USAGE = "write INTERVAL '10' SECOND, or short: 10s, 1h30m, 500ms"
+
+
+def micros(text: str) -> int | None:
+    """`1h30m` in microseconds; None if the text is not a duration. Words work too: `10 seconds`."""
+    spaced = _WORDS.fullmatch(text)
+    if spaced and (unit := _long_unit(spaced[2])) in LONG_UNITS[:6]:
+        short = next(s for s, long in UNITS.items() if long == unit)
+        return int(spaced[1]) * MICROS[short]
+    compact = text.strip().lower()
+    parts = _PART.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        return None
+    return round(sum(float(number) * MICROS["m" if unit == "min" else unit] for number, unit in parts))
+
+
+def interval(text: str) -> exp.Interval | None:
+    """A duration as an INTERVAL that Spark reads: `5m` -> INTERVAL '5' MINUTE, `1h30m` -> INTERVAL '5400' SECOND."""
+    spaced = _WORDS.fullmatch(text)
+    if spaced and (unit := _long_unit(spaced[2])):
+        return _interval(spaced[1], unit)
+    single = _PART.fullmatch(text.strip().lower())
+    if single and single[1].isdigit():
+        return _interval(single[1], UNITS[single[2]])
+    total = micros(text)
+    if total is None:
+        return None
+    size, unit = next((MICROS[u], UNITS[u]) for u in ("s", "ms", "us") if total % MICROS[u] == 0)
+    return _interval(str(total // size), unit)
+
+
+def read_duration(cursor: Cursor, after: str) -> exp.Expr:
+    """The duration that must come next."""
+    start = cursor.start_token()
+    found = _interval_literal(cursor) or _quoted(cursor) or _short(cursor) or _number_and_unit(cursor)
+    if found is None:
+        cursor.refuse(f"{after} must be followed by a duration{cursor.instead()}", hint=USAGE)
+    mark(found, start.start, cursor._prev.end + 1)
+    return found
+
+
+def _interval(number: str, unit: str) -> exp.Interval:
+    return exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=unit))
+
+
+def _long_unit(text: str) -> str | None:
+    unit = text.upper().removesuffix("S")
+    return unit if unit in LONG_UNITS else None
+
+
+def _interval_literal(cursor: Cursor) -> exp.Expr | None:
+    return cursor._parse_interval() if cursor.at("INTERVAL") else None
+
+
+def _quoted(cursor: Cursor) -> exp.Expr | None:
+    token = cursor.here
+    if token is None or token.token_type != TokenType.STRING:
+        return None
+    found = interval(token.text)
+    if found is None:
+        cursor.refuse(f"'{token.text}' is not a duration", hint=USAGE)
+    cursor._advance()
+    return found
+
+
+def _short(cursor: Cursor) -> exp.Expr | None:
+    """`1h30m`, which the tokenizer may have cut into pieces (`5s` is also Spark's SMALLINT 5)."""
+    token = cursor.here
+    if token is None or token.token_type not in (TokenType.NUMBER, TokenType.VAR):
+        return None
+    written = re.compile(r"[0-9][0-9a-zA-Z.]*").match(cursor.sql, token.start)
+    found = interval(written[0]) if written else None
+    if written and found:
+        while (here := cursor.here) is not None and here.start < written.end():
+            cursor._advance()
+    return found
+
+
+def _number_and_unit(cursor: Cursor) -> exp.Expr | None:
+    number, unit = cursor.here, cursor.peek(1)
+    if number is None or unit is None or number.token_type != TokenType.NUMBER or not _long_unit(unit.text):
+        return None
+    cursor._advance(2)
+    return _interval(number.text, _long_unit(unit.text) or "")

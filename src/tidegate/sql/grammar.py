@@ -1,0 +1,127 @@
+"""sqlglot's Spark grammar with our clauses, and with a place in the text for every node.
+
+Only hooks are overridden: where an alias could swallow a clause of ours, where a SELECT's clauses are read, where a
+join or a table may carry more, and where nodes are made whose place sqlglot does not note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tidegate.sql.clauses import clause_ahead, read_clause, within_ahead
+from tidegate.sql.cursor import Cursor, E
+from tidegate.sql.durations import read_duration
+from tidegate.sql.functions import BUILDERS
+from tidegate.sql.spans import shift
+from tidegate.sql.windows import normalised_table
+
+# Calls with a syntax of their own; all others are plain names with arguments.
+SPECIAL_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY")
+WITHIN = "within"
+
+
+class Parser(Cursor):
+    """Reads queries and expressions. Statements are read by the modules beside this one."""
+
+    ADD_JOIN_ON_TRUE: ClassVar = False
+    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = dict(BUILDERS)
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in SPECIAL_CALLS
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "IF")
+    }
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.PRIMARY_PARSERS,
+        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+    }
+
+    def _parse_statement(self) -> exp.Expr | None:
+        """What may stand after WITH or in a CTE: a query and nothing else."""
+        return self._parse_ddl_select()
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        this = super()._parse_query_modifiers(this)
+        while isinstance(this, exp.Query) and read_clause(self, this):
+            this = super()._parse_query_modifiers(this)
+        return this
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        return None if clause_ahead(self) else super()._parse_table_alias(alias_tokens)
+
+    def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
+        return this if clause_ahead(self) else super()._parse_alias(this, explicit)
+
+    def _parse_table_hints(self) -> list[exp.Expr] | None:
+        """`FROM t WITH (...)`: the parentheses are the options of the statement around the query."""
+        return None
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        table = super()._parse_table(*args, **kwargs)
+        if isinstance(table, exp.Table) and table.args.get("version") is None:
+            table.set("version", self._parse_version())
+        return normalised_table(table) if table is not None else None
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        """`JOIN b ON ... WITHIN d` or `JOIN b WITHIN d ON ...`: the duration is kept in the join's meta."""
+        join = super()._parse_join(*args, **kwargs)
+        if join is not None and within_ahead(self):
+            start = self.start_token()
+            self._advance()
+            join.meta[WITHIN] = read_duration(self, "WITHIN")
+            self.marked(join, start)
+            if join.args.get("on") is None and self._match(TokenType.ON):
+                join.set("on", self._parse_disjunction())
+        return join
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """An argument; Flink's `TABLE t` is `t`."""
+        if self.at("TABLE") and self.peek(1) is not None and not self.at("TABLE", "("):
+            self._advance()
+        return super()._parse_lambda(alias)
+
+    def _parse_hint(self) -> exp.Hint | None:
+        hints: list[exp.Expr | str] = []
+        while (token := self.here) is not None and self._match(TokenType.HINT):
+            hints += self._hint_calls(token)
+        return exp.Hint(expressions=hints) if hints else None
+
+    def _hint_calls(self, token: Token) -> list[exp.Expr]:
+        body = exp.maybe_parse(token.comments[0], into=exp.Hint, dialect=self.dialect)
+        if any(not isinstance(call, exp.Expr) for call in body.expressions):
+            self.refuse(
+                "this hint cannot be read", hint="write /*+ NAME('option' = 'value') */", span=self.since(token)
+            )
+        offset = token.start + self.sql[token.start : token.end + 1].index(token.comments[0])
+        for call in body.expressions:
+            shift(call, offset)
+        return list(body.expressions)
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        return self._placed(super()._parse_function_call, *args, **kwargs)
+
+    def _parse_interval(self, *args: Any, **kwargs: Any) -> exp.Add | exp.Interval | None:
+        start, node = self.here, super()._parse_interval(*args, **kwargs)
+        if start is not None:
+            self.marked(node, start)
+        return node
+
+    def _parse_paren(self) -> exp.Expr | None:
+        return self._placed(super()._parse_paren)
+
+    def _parse_unary(self) -> exp.Expr | None:
+        start, node = self.here, super()._parse_unary()
+        return self.marked(node, start) if start is not None and isinstance(node, exp.Unary) else node
+
+    def _placed(self, read: Callable[..., E | None], *args: Any, **kwargs: Any) -> E | None:
+        """What `read` reads, with its place noted."""
+        start = self.here
+        node = read(*args, **kwargs)
+        return self.marked(node, start) if start is not None else node

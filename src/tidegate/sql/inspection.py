@@ -1,0 +1,142 @@
+"""Statements about what there is: DROP, SHOW, DESCRIBE, EXPLAIN, SUBSCRIBE, SET, REFRESH, and ad-hoc queries."""
+
+from __future__ import annotations
+
+from sqlglot.tokenizer_core import TokenType
+
+from tidegate.sql.grammar import Parser
+from tidegate.sql.queries import query_ahead, read_query
+from tidegate.sql.statements import (
+    Describe,
+    Drop,
+    Explain,
+    Query,
+    RefreshTable,
+    Select,
+    Set,
+    Show,
+    ShowCreate,
+    Subscribe,
+)
+
+SHOWABLE = ("SOURCES", "TABLES", "VIEWS", "MATERIALIZED VIEWS", "STREAMS", "SINKS", "QUERIES")
+STAGES = ("parsed", "bound", "rewritten", "circuit")
+DEFAULT_STAGE = "circuit"
+
+
+def read_select(parser: Parser) -> Select:
+    start = parser.start_token()
+    query = read_query(parser)
+    return Select(*parser.ended(start), query)
+
+
+def read_drop(parser: Parser) -> Drop:
+    start = parser.begun()
+    kind = _kind(parser, "DROP")
+    if_exists = parser.take("IF", "EXISTS")
+    name = parser.dotted_name(f"the {kind} to drop")
+    cascade = parser.take("CASCADE")
+    if not cascade:
+        parser.take("RESTRICT")
+    return Drop(*parser.ended(start), kind, name, if_exists, cascade)
+
+
+def read_show(parser: Parser) -> Show | ShowCreate:
+    start = parser.begun()
+    if parser.take("CREATE"):
+        kind = _kind(parser, "SHOW CREATE")
+        name = parser.dotted_name(f"the {kind} to show")
+        return ShowCreate(*parser.ended(start), kind, name)
+    for what in SHOWABLE:
+        if parser.take(*what.split()):
+            return Show(*parser.ended(start), what.lower())
+    choices = f"{', '.join(SHOWABLE)} or CREATE kind name"
+    parser.refuse(f"SHOW must be followed by {choices}{parser.instead()}")
+
+
+def read_describe(parser: Parser) -> Describe:
+    start = parser.begun()
+    extended = parser.take("EXTENDED")
+    if parser.peek(1) is not None:
+        parser.take_any("TABLE", "SOURCE", "STREAM", "VIEW", "SINK")
+    name = parser.dotted_name("the relation to describe")
+    return Describe(*parser.ended(start), name, extended)
+
+
+def read_explain(parser: Parser) -> Explain:
+    """EXPLAIN [(stage)] SELECT ... | view."""
+    start = parser.begun()
+    stage = _stage(parser)
+    query: Query | None = None
+    view = None
+    if query_ahead(parser):
+        query = read_query(parser)
+    else:
+        if not parser.take("MATERIALIZED", "VIEW") and parser.peek(1) is not None:
+            parser.take("VIEW")
+        view = parser.dotted_name("a SELECT or the name of a view after EXPLAIN")
+    return Explain(*parser.ended(start), stage, query, view)
+
+
+def read_subscribe(parser: Parser) -> Subscribe:
+    start = parser.begun()
+    parser.take("TO")
+    view = parser.dotted_name("the view to subscribe to")
+    step = None
+    if parser.take("FROM"):
+        parser.expect("STEP", after=f"SUBSCRIBE {view.text} FROM")
+        step = parser.integer("a step number after FROM STEP")
+    return Subscribe(*parser.ended(start), view, step)
+
+
+def read_set(parser: Parser) -> Set:
+    """SET name = value; the name may be dotted or quoted, as in Flink's SET 'table.exec.x' = 'y'."""
+    start = parser.begun()
+    name = parser.dotted_name("the name of a setting")
+    if not (parser.take("=") or parser.take("TO")):
+        parser.refuse(f"SET {name.text} must be followed by = and a value{parser.instead()}")
+    value = _setting(parser, name.text)
+    return Set(*parser.ended(start), name.text, value)
+
+
+def read_refresh(parser: Parser) -> RefreshTable:
+    start = parser.begun()
+    parser.expect("TABLE", after="REFRESH")
+    name = parser.dotted_name("the table to refresh")
+    return RefreshTable(*parser.ended(start), name)
+
+
+def _kind(parser: Parser, after: str) -> str:
+    """source, stream, table, view or sink; MATERIALIZED VIEW is a view."""
+    if parser.take("MATERIALIZED"):
+        parser.expect("VIEW", after=f"{after} MATERIALIZED")
+        return "view"
+    found = parser.take_any("SOURCE", "STREAM", "TABLE", "VIEW", "SINK")
+    if found is None:
+        parser.refuse(
+            f"{after} must be followed by SOURCE, STREAM, TABLE, VIEW, MATERIALIZED VIEW or SINK{parser.instead()}"
+        )
+    return found.lower()
+
+
+def _stage(parser: Parser) -> str:
+    following = parser.peek(1)
+    if not parser.at("(") or following is None or following.text.upper() in ("SELECT", "WITH", "("):
+        return DEFAULT_STAGE
+    parser._advance()
+    stage = parser.name("a stage").text.lower()
+    if stage not in STAGES:
+        parser.refuse(f"there is no stage {stage}", hint=f"stages: {', '.join(STAGES)}", span=parser.since(following))
+    parser.expect(")", after=f"EXPLAIN ({stage}")
+    return stage
+
+
+def _setting(parser: Parser, name: str) -> str:
+    """The rest of the statement: one quoted text, or words and numbers as written."""
+    start = parser.here
+    if start is None:
+        parser.refuse(f"SET {name} = needs a value")
+    while parser.here is not None:
+        parser._advance()
+    span = parser.since(start)
+    return start.text if start.token_type == TokenType.STRING else parser.sql[span.start : span.end]

@@ -1,0 +1,83 @@
+"""A query with the clauses that are ours, collected from where they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from tidegate.errors import Span
+from tidegate.sql.clauses import Clauses, clauses
+from tidegate.sql.grammar import Parser
+from tidegate.sql.statements import Query
+
+# Clauses that speak about the whole query, with the words to name them in messages.
+WHOLE_QUERY = {
+    "emit": "EMIT",
+    "allowed_lateness": "ALLOWED LATENESS",
+    "late_data_to": "LATE DATA TO",
+    "as_of_step": "AS OF STEP",
+}
+
+
+def query_ahead(parser: Parser) -> bool:
+    return parser.at("SELECT") or parser.at("WITH") or parser.at("(") or parser.at("FROM") or parser.at("VALUES")
+
+
+def read_query(parser: Parser) -> Query:
+    """The query that must come next."""
+    start = parser.start_token()
+    found = parser._parse_ddl_select() if query_ahead(parser) else None
+    if isinstance(found, exp.Values):
+        found = parser._values_to_select(found)
+    if not isinstance(found, exp.Query):
+        parser.refuse(f"expected SELECT{parser.instead()}")
+    said = _collected(parser, found)
+    span = parser.since(start)
+    return Query(
+        select=found,
+        text=parser.sql[span.start : span.end],
+        span=span,
+        emit=said.emit,
+        allowed_lateness=said.allowed_lateness,
+        late_data_to=said.late_data_to,
+        as_of_step=said.as_of_step,
+    )
+
+
+def _collected(parser: Parser, query: exp.Query) -> Clauses:
+    """What is said at the end of the query; EMIT and its like anywhere else are refused."""
+    outermost = list(_outermost(query))
+    _refuse_inner(parser, query, outermost)
+    said: dict[str, object] = {}
+    for node in outermost:
+        for clause, label in WHOLE_QUERY.items():
+            value = getattr(clauses(node), clause)
+            if value is not None and clause in said:
+                parser.refuse(f"{label} is said twice", span=clauses(node).span(clause))
+            if value is not None:
+                said[clause] = value
+    return Clauses(**said)  # type: ignore[arg-type]
+
+
+def _outermost(query: exp.Expr) -> Iterator[exp.Expr]:
+    """The query, and the parts that end where it ends: the last branch of a UNION, a query in parentheses."""
+    yield query
+    if isinstance(query, exp.SetOperation):
+        yield from _outermost(query.expression)
+    elif isinstance(query, exp.Subquery):
+        yield from _outermost(query.this)
+
+
+def _refuse_inner(parser: Parser, query: exp.Query, outermost: list[exp.Expr]) -> None:
+    for node in query.find_all(exp.Query):
+        if any(node is outer for outer in outermost):
+            continue
+        for clause, label in WHOLE_QUERY.items():
+            span: Span | None = clauses(node).span(clause)
+            if span is not None:
+                parser.refuse(
+                    f"{label} belongs at the end of the whole query, not inside it",
+                    hint=f"make the inner query a view of its own, with its own {label}",
+                    span=span,
+                )

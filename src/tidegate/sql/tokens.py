@@ -1,0 +1,101 @@
+"""Text -> tokens, one list per statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tidegate.errors import Span, make
+from tidegate.sql.dialect import Tidegate
+
+KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
+
+
+def statements(text: str) -> Iterator[list[Token]]:
+    """The tokens of each statement, without the semicolons; a semicolon in a string or comment separates nothing."""
+    current: list[Token] = []
+    for token in _tokens(text):
+        if token.token_type != TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            yield _arranged(current)
+            current = []
+    if current:
+        yield _arranged(current)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        tokens = Tidegate().tokenize(text)
+    except TokenError as error:
+        raise _unterminated(text, error) from error
+    _check_tail(text, tokens[-1].end + 1 if tokens else 0)
+    return tokens
+
+
+def _unterminated(text: str, error: TokenError) -> Exception:
+    found = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
+    if found is None:
+        return make("SYNTAX_ERROR", message="this text cannot be read as SQL", text=text)
+    start = min(int(found[2]), max(len(text) - 1, 0))
+    what = "name" if found[1] == "`" else "string"
+    return make(
+        "SYNTAX_ERROR",
+        message=f"this {what} is never closed",
+        hint=f"add the closing {found[1]}",
+        span=Span(start, len(text)),
+        text=text,
+    )
+
+
+def _check_tail(text: str, start: int) -> None:
+    """After the last token only blanks and comments can follow: one that is not closed would hide what comes next."""
+    tail = re.sub(r"--[^\n]*|/\*.*?\*/", lambda m: " " * len(m[0]), text[start:], flags=re.DOTALL)
+    opened = tail.find("/*")
+    if opened >= 0:
+        raise make(
+            "SYNTAX_ERROR",
+            message="this comment is never closed",
+            hint="add the closing */",
+            span=Span(start + opened, len(text)),
+            text=text,
+        )
+
+
+def _arranged(tokens: list[Token]) -> list[Token]:
+    return _ksql_windows(_hints_to_select(tokens))
+
+
+def _hints_to_select(tokens: list[Token]) -> list[Token]:
+    """`SELECT a /*+ H */ FROM t` -> `SELECT /*+ H */ a FROM t`: a hint belongs to the SELECT around it."""
+    arranged: list[Token] = []
+    selects: list[int | None] = [None]
+    for token in tokens:
+        if token.token_type == TokenType.HINT:
+            place = selects[-1]
+            if place is not None:
+                arranged.insert(place + 1, token)
+            continue
+        if token.token_type == TokenType.L_PAREN:
+            selects.append(None)
+        elif token.token_type == TokenType.R_PAREN and len(selects) > 1:
+            selects.pop()
+        elif token.token_type == TokenType.SELECT:
+            selects[-1] = len(arranged)
+        arranged.append(token)
+    return arranged
+
+
+def _ksql_windows(tokens: list[Token]) -> list[Token]:
+    """`WINDOW TUMBLING (` is ours: its WINDOW is made an ordinary word, so that sqlglot leaves it alone."""
+    for window, kind, paren in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if (
+            window.token_type == TokenType.WINDOW
+            and kind.text.upper() in KSQL_WINDOWS
+            and paren.token_type == TokenType.L_PAREN
+        ):
+            window.token_type = TokenType.VAR
+    return tokens
