@@ -91,6 +91,10 @@ CATALOGUE: dict[str, Entry] = {
         "{folder} was written by version {found}, this is {expected}",
         "use that version, or another folder",
     ),
+    "PIPELINE_FAILED": Entry(PipelineError, "the pipeline stopped: {reason}", "the whole story is in {log}"),
+    "DATABASE_CLOSED": Entry(PipelineError, "this database is closed", "open it again with tidegate.connect(...)"),
+    "READ_ONLY": Entry(PipelineError, "{folder} is opened for reading only", "leave out read_only=True to change it"),
+    "UNKNOWN_FOLDER": Entry(PipelineError, "there is no database in {folder}", "`tidegate run FILE.sql` makes one"),
     "CONNECTOR_JARS": Entry(SetupError, "connector {name} needs {jars}", "`tidegate doctor` says how to get them"),
     "JAVA_MISSING": Entry(
         SetupError, "there is no Java 17 or later", "install one, or set JAVA_HOME; `tidegate doctor` checks it"

@@ -1,0 +1,343 @@
+"""The conductor: a database is a data folder, a catalog and at most one running pipeline.
+
+Text becomes statements (sql), statements become catalog entries with a plan (bind), the catalog becomes a circuit
+(circuit), the circuit runs on Spark (spark), and what leaves it is in the step log (runtime).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate import errors, sql
+from tidegate.catalog import Catalog, store
+from tidegate.catalog.schema import Schema
+from tidegate.runtime.batch import Batch
+from tidegate.runtime.folder import Folder
+from tidegate.runtime.insert_log import InsertLog
+from tidegate.runtime.ledger import Ledger
+from tidegate.runtime.results import Change, Explanation, Result, StepReport
+from tidegate.runtime.sinks import Sinks
+from tidegate.runtime.step_log import StepLog
+from tidegate.runtime.subscription import Subscription, visible
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.engine import Engine
+
+VIRTUAL_EPOCH_US = 1_577_836_800_000_000
+DEFAULT_RETENTION = 1000
+
+
+class Database:
+    """One data folder with what runs in it. Made by `tidegate.connect`."""
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        config: Mapping[str, str] | None = None,
+        clock: str = "wall",
+        read_only: bool = False,
+    ) -> None:
+        if clock not in ("wall", "virtual"):
+            raise errors.make("INVALID_OPTION", message=f"clock is '{clock}'", hint="write clock='wall' or clock='virtual'")
+        self._temporary = tempfile.TemporaryDirectory(prefix="tidegate-") if path is None else None
+        self.folder = Folder(Path(path if self._temporary is None else self._temporary.name))
+        self.folder.open(read_only)
+        self._spark, self._master, self._config = spark, master, dict(config or {})
+        self._virtual, self.read_only = clock == "virtual", read_only
+        self.catalog = store.load(self.folder.catalog)
+        self.inserts, self.log = InsertLog(self.folder.inserts), StepLog(self.folder)
+        self.log.refresh()
+        self.ledger = Ledger(self.folder)
+        self.sinks = Sinks(self.folder, self.log)
+        self._engine: Engine | None = None
+        self._closed = False
+        if not read_only:
+            self.inserts.open_for_writing()
+
+    @property
+    def engine(self) -> Engine:
+        """Spark behind the database, started when it is first needed."""
+        if self._engine is None:
+            from tidegate.spark.engine import Engine
+
+            self._engine = Engine.connect(
+                self.folder, self.log, self._spark, self._master, self._config, wall=not self._virtual
+            )
+            self._engine.on_step(self._after_step)
+            if self._virtual and self._engine.clock_us() == 0:
+                self._engine.tick(VIRTUAL_EPOCH_US)
+        return self._engine
+
+    def sql(self, text: str) -> Result:
+        """Runs one or many statements; the last one's result. What came before a refused statement stays."""
+        from tidegate.runtime.execute import execute
+
+        result = Result()
+        script = sql.parse(text)
+        warnings = []
+        for statement in script.statements:
+            with self._located(script.text):
+                result = execute(statement, self)
+            warnings += result.warnings
+        return Result(result.table, tuple(warnings), result.message)
+
+    def run_script(self, text: str, origin: str = "script") -> Result:
+        """Runs a script that may have been run on this folder before: what was applied then is skipped; a definition
+        that has changed since is refused."""
+        from tidegate.runtime.execute import execute
+        from tidegate.runtime.script import changed
+
+        result = Result()
+        script = sql.parse(text)
+        for statement in script.statements:
+            with self._located(script.text):
+                if self.ledger.applied(origin, statement.text):
+                    continue
+                changed(statement, self.catalog)
+                result = execute(statement, self)
+            self.ledger.record(origin, statement.text)
+        return result
+
+    def insert(self, relation: str, rows: Any) -> None:
+        """Adds rows to a source or table; durable when it returns."""
+        with self.batch() as batch:
+            batch.insert(relation, rows)
+
+    def delete(self, relation: str, rows: Any) -> None:
+        """Takes rows out of a table."""
+        with self.batch() as batch:
+            batch.delete(relation, rows)
+
+    def batch(self) -> Batch:
+        """Changes of several relations as one atomic step: `with db.batch() as b: ...`."""
+        self._writable()
+        return Batch(lambda: self.catalog, self.inserts)
+
+    def advance(self, column: str, value: Any) -> None:
+        """Moves the frontier of `relation.column`."""
+        with self.batch() as batch:
+            batch.advance(column, value)
+
+    def step(self) -> StepReport:
+        """Runs until nothing more can happen, and says what did."""
+        before = self.log.last()
+        if self._launch():
+            self.engine.idle()
+        return self._report(before)
+
+    def start(self) -> None:
+        """Runs continuously, in the background."""
+        self._launch()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the pipeline stops, or for so many seconds; whether it still runs. Raises what ended it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.running_now and (deadline is None or time.monotonic() < deadline):
+            with self.log.arrived:
+                self.log.arrived.wait(0.1 if deadline is None else max(0.0, min(0.1, deadline - time.monotonic())))
+        if self._engine is not None:
+            self._engine.check()
+        return self.running_now
+
+    @property
+    def running_now(self) -> bool:
+        return self._engine is not None and self._engine.active
+
+    def stop(self) -> None:
+        """Ends the pipeline between two steps. It goes on from there when it is started again."""
+        if self._engine is not None:
+            self._engine.stop()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Database]:
+        """`with db.running():` - started inside, stopped after."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def run_once(self) -> StepReport:
+        """Runs until every bounded input has ended."""
+        before = self.log.last()
+        if self._launch(once=True):
+            self.engine.idle()
+        self.stop()
+        return self._report(before)
+
+    def query(self, text: str, as_of: int | None = None) -> Result:
+        """The rows of an ad-hoc SELECT, now or as they were after a step."""
+        from tidegate.runtime.execute import query
+
+        script = sql.parse(text)
+        if len(script.statements) != 1:
+            raise errors.make("SYNTAX_ERROR", message="query takes one SELECT", hint="use sql() for several statements")
+        with self._located(script.text):
+            return query(script.statements[0], self, as_of)
+
+    def subscribe(
+        self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
+    ) -> Subscription:
+        """The changes of a table or view: from now on, or from a step on (inclusive), or its content first."""
+        from tidegate.runtime.contents import content
+
+        self.log.refresh()
+        entry = self.catalog.readable(relation)
+        if not entry.kept:
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{entry.name} is a {entry.described}: its changes are not kept",
+                hint=f"CREATE MATERIALIZED VIEW ... AS SELECT * FROM {entry.name}, and subscribe to that",
+            )
+        last = self.log.last()
+        first = None
+        if snapshot:
+            rows = content(self, entry.name, last)
+            inserted = rows.append_column("__op", [["+I"] * rows.num_rows]).append_column("__w", [[1] * rows.num_rows])
+            first = visible(inserted, last, upsert=False)
+        after = last if from_step is None else from_step - 1
+        return Subscription(self.log, entry.name, after, entry.changes == "upsert", timeout, first, self._alive)
+
+    def changes(self, relation: str, from_step: int = 1, to_step: int | None = None) -> list[Change]:
+        """The logged changes of a relation in a range of steps, both ends included."""
+        entry = self.catalog.readable(relation)
+        self.log.refresh()
+        end = self.log.last() if to_step is None else to_step
+        found = []
+        for step, table in self.log.changes(entry.name, from_step - 1, end):
+            for row in visible(table, step, entry.changes == "upsert").to_pylist():
+                found.append(Change(row.pop("op"), row.pop("weight"), row.pop("step"), row))
+        return found
+
+    def explain(self, view: str, stage: str = "circuit") -> Explanation:
+        """The plan of a view after one of the stages parsed, bound, rewritten, circuit."""
+        from tidegate.runtime.execute import explain_view
+
+        return explain_view(self, view, stage)
+
+    def schema(self, relation: str) -> Schema:
+        """The columns of a relation."""
+        return self.catalog.readable(relation).columns
+
+    def kind(self, view: str) -> str:
+        """How a view changes: append, upsert or changelog."""
+        return self.catalog.get(view).changes
+
+    def tables(self) -> list[str]:
+        return [relation.name for relation in self.catalog.of_kind("table")]
+
+    def views(self) -> list[str]:
+        return [relation.name for relation in self.catalog.of_kind("view")]
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters and rates over the recent steps, for displays and monitoring."""
+        from tidegate.runtime.metrics import metrics
+
+        return metrics(self.log, self.catalog)
+
+    def advance_clock(self, by: timedelta) -> None:
+        """Moves the virtual clock; the next step sees it."""
+        if not self._virtual:
+            raise errors.make("INVALID_OPTION", message="the clock is the wall clock", hint="connect(clock='virtual')")
+        self.engine.tick(self.engine.clock_us() + round(by.total_seconds() * 1_000_000))
+
+    def end_inputs(self) -> None:
+        """The end of all inputs: every frontier goes to infinity."""
+        raise errors.make("NOT_SUPPORTED", message="the end of inputs moves frontiers, which are not maintained yet")
+
+    def close(self) -> None:
+        """Stops, and lets go of the folder. The Spark session stays, unless it was made for this database alone."""
+        if self._closed:
+            return
+        self._closed = True
+        self.stop()
+        self.sinks.close()
+        self.folder.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def replace_catalog(self, catalog: Catalog) -> None:
+        """Makes a catalog the current one, durably."""
+        self._writable()
+        self.catalog = catalog
+        store.save(catalog, self.folder.catalog)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _launch(self, once: bool = False) -> bool:
+        """Makes the pipeline run what the catalog says; False if there is nothing to run."""
+        self._writable()
+        started = self.engine.run(self.catalog, self.ledger, self.inserts.head(), once)
+        self.sinks.open(self.catalog, self.ledger.begun())
+        return started
+
+    def _after_step(self, step: int) -> None:
+        self.sinks.apply()
+        self.engine.maintain(self.catalog, self.ledger.retention(DEFAULT_RETENTION), self.sinks)
+
+    def _alive(self) -> None:
+        if self._engine is not None:
+            self._engine.check()
+
+    def _report(self, before: int) -> StepReport:
+        headers = [header for step, header in self.log.headers() if step > before]
+        rows_in: dict[str, int] = {}
+        rows_out: dict[str, int] = {}
+        for header in headers:
+            for relation, count in header["rows_in"].items():
+                rows_in[relation] = rows_in.get(relation, 0) + count
+            for part in header["parts"]:
+                rows_out[part["name"]] = rows_out.get(part["name"], 0) + part["rows"]
+        late, refused = (sum(len(header[what]) for header in headers) for what in ("late", "errors"))
+        return StepReport(range(before + 1, self.log.last() + 1), rows_in, rows_out, late, refused)
+
+    def _writable(self) -> None:
+        if self._closed:
+            raise errors.make("DATABASE_CLOSED")
+        if self.read_only:
+            raise errors.make("READ_ONLY", folder=str(self.folder.root))
+
+    @contextlib.contextmanager
+    def _located(self, text: str) -> Iterator[None]:
+        """An error without a text points into this one."""
+        try:
+            yield
+        except errors.Error as error:
+            if error.text is None:
+                error.text = text
+            raise
+
+
+def connect(
+    path: str | Path | None = None,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    clock: str = "wall",
+    read_only: bool = False,
+) -> Database:
+    """Opens the database in a folder (a new temporary one if none is given).
+
+    `spark` is a session of yours, else one is made for `master` (default local[*]) with `config` added to our settings.
+    `clock="virtual"` moves only when told to. `read_only` looks at a folder that another process may be running.
+    """
+    return Database(path, spark=spark, master=master, config=config, clock=clock, read_only=read_only)
+
+
+__all__: Sequence[str] = ["Database", "connect"]

@@ -1,0 +1,111 @@
+"""What a kernel is: a pure function of one step, over state it reads and writes through tables of segments.
+
+A kernel belongs to one bucket of one op. Frames are Polars. Every input frame carries the port's columns plus
+`__w` (Int64, the weight) and `__h` (Int64, hash of the port's key), and any further hashes the port declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+WEIGHT = "__w"
+HASH = "__h"
+SEQ = "__seq"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The logical time of a step: the same whenever the step is run again."""
+
+    step: int
+    time_us: int
+    waterlines: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RowError:
+    """A row that was refused: it goes to `system.errors`."""
+
+    relation: str
+    code: str
+    message: str
+    row: str
+
+
+@dataclass
+class Delta:
+    """What a kernel produced in one step: changed rows (output columns plus `__w`), or None, and refused rows."""
+
+    rows: pl.DataFrame | None = None
+    errors: list[RowError] = field(default_factory=list)
+
+
+class Segments(Protocol):
+    """The one door to stored state: named blobs, ordered by name."""
+
+    def get(self, name: str) -> bytes | None: ...
+    def put(self, name: str, blob: bytes) -> None: ...
+    def delete(self, name: str) -> None: ...
+    def scan(self, low: str, high: str) -> Iterator[tuple[str, bytes]]:
+        """Blobs with low <= name < high, in order of name."""
+        ...
+
+
+class Table(Protocol):
+    """Rows of state, at most one per identity (`ident` columns, NULLs equal), each with the hash it is filed under."""
+
+    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """The stored rows whose hash and identity equal those of a row of `keys` (which has `__h` and the ident)."""
+        ...
+
+    def match(self, keys: pl.DataFrame) -> tuple[npt.NDArray[np.intp], pl.DataFrame]:
+        """As `lookup`, with the number of the row of `keys` that each found row belongs to."""
+        ...
+
+    def groups(self, hashes: pl.Series) -> pl.DataFrame:
+        """All stored rows filed under one of `hashes`."""
+        ...
+
+    def scan(self) -> pl.DataFrame:
+        """All stored rows."""
+        ...
+
+    def write(
+        self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
+    ) -> None:
+        """Stores rows (replacing those of the same identity) and forgets others (`__h` and ident columns suffice), once
+        the step is over: until then reads give what was there before. `grown`: by how many rows, if that is known."""
+        ...
+
+
+class State(Protocol):
+    """The state of one bucket of one op. `columns` of a table maps names to Polars types, without `__h`. Where a group
+    may be large, `within` names a second hash column under which its rows are filed inside the group."""
+
+    def table(
+        self, name: str, columns: Mapping[str, pl.DataType], ident: Sequence[str], within: str | None = None
+    ) -> Table: ...
+
+
+class Kernel(Protocol):
+    """One stateful operator. Instances are stateless and shared: everything that lasts is in `state`."""
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        """Shrinks a step's rows before they travel to their bucket (partial aggregation). Associative; may change
+        columns but keeps `__h`. Rows combined several times, in any grouping, mean the same."""
+        ...
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        """One step. `inputs[i]` is what `combine` made of port i (None: nothing came). `first`: no step ran before."""
+        ...
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        """The whole output as it stands (output columns plus `__w`): what a consumer added later begins with. None or
+        an empty frame if there is none."""
+        ...

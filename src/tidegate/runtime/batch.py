@@ -1,0 +1,107 @@
+"""A batch: changes of several relations that become one atomic entry of the insert log, and so one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate import errors
+from tidegate.catalog import Catalog
+from tidegate.catalog.relation import Relation
+from tidegate.runtime.insert_log import InsertLog
+from tidegate.runtime.values import coerce
+
+Part = tuple[str, pa.Table, int]
+
+
+class Batch:
+    """Collects inserts and deletes; nothing is durable until the `with` block ends without an error."""
+
+    def __init__(self, catalog: Callable[[], Catalog], log: InsertLog) -> None:
+        self._catalog, self._log = catalog, log
+        self._parts: list[Part] = []
+
+    def insert(self, relation: str, rows: Any) -> None:
+        """Adds rows: dicts, tuples, Arrow, Polars or pandas."""
+        target = self._fed(relation)
+        self._parts.append((target.name, coerce(rows, target.columns), 1))
+
+    def delete(self, relation: str, rows: Any) -> None:
+        """Takes rows away: whole rows of a bag; of a keyed table the key columns decide."""
+        target = self._deletable(relation)
+        columns = target.columns if not target.primary_key else _nullable_but(target)
+        self._parts.append((target.name, coerce(rows, columns), -1))
+
+    def tombstone(self, relation: str, keys: Sequence[Any]) -> None:
+        """Takes away the rows of a keyed table that have these keys (tuples of the key columns)."""
+        target = self._deletable(relation)
+        if not target.primary_key:
+            raise errors.make(
+                "NOT_SUPPORTED", message=f"{target.name} has no primary key, so a row cannot be deleted by its key"
+            )
+        rows = [dict(zip(target.primary_key, key, strict=True)) for key in keys]
+        self._parts.append((target.name, coerce(rows, _nullable_but(target)), -1))
+
+    def advance(self, column: str, value: Any) -> None:
+        """Moves the frontier of `relation.column` with this batch."""
+        raise errors.make(
+            "NOT_SUPPORTED",
+            message=f"the frontier of {column} cannot be moved: frontiers are not maintained yet",
+        )
+
+    def add(self, relation: str, table: pa.Table, weight: int) -> None:
+        """Rows that are already of the relation's exact types."""
+        self._parts.append((relation, table, weight))
+
+    def commit(self) -> int | None:
+        """Writes the entry; returns its number, None if there was nothing to write."""
+        parts = [part for part in self._parts if part[1].num_rows]
+        self._parts = []
+        return self._log.append(parts) if parts else None
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+    def _fed(self, name: str) -> Relation:
+        relation = self._catalog().get(name)
+        if relation.kind not in ("source", "table"):
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{relation.name} is a {relation.described}; rows go into sources and tables",
+            )
+        if relation.connector is not None:
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{relation.name} is fed by {relation.connector.kind.upper()}, not by INSERT",
+                hint=f"insert into a {relation.kind} that is declared without a connector",
+            )
+        return relation
+
+    def _deletable(self, name: str) -> Relation:
+        relation = self._fed(name)
+        if relation.kind == "source" or relation.append_only:
+            what = "a source" if relation.kind == "source" else "append_only"
+            raise errors.make(
+                "APPEND_ONLY",
+                message=f"{relation.name} is {what}: its rows cannot be deleted",
+                hint=f"declare it as CREATE TABLE {relation.name} (...) without append_only to delete from it",
+            )
+        return relation
+
+
+def _nullable_but(relation: Relation) -> tuple[Any, ...]:
+    """The columns of a delete: those that are not of the key may be left out."""
+    from dataclasses import replace
+
+    return tuple(
+        column if column.name in relation.primary_key else replace(column, nullable=True) for column in relation.columns
+    )

@@ -1,0 +1,110 @@
+"""Whole columns at once, where that is certain to give the same as value by value: the fast way in."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+_NATIVE: dict[type, tuple[pa.DataType, ...]] = {
+    bool: (pa.bool_(),),
+    int: (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    float: (pa.float64(),),
+    str: (pa.string(),),
+    bytes: (pa.binary(),),
+    dt.date: (pa.date32(),),
+    dt.datetime: (pa.timestamp("us", tz="UTC"),),
+    dt.timedelta: (pa.duration("us"),),
+}
+
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+
+
+def native(values: Sequence[Any], target: pa.DataType) -> pa.Array[Any] | None:
+    """The column, if all values are None or of the one Python type that is `target`'s own, and fit."""
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return pa.nulls(len(values), target)
+    if len(kinds) > 1 or target not in _NATIVE.get(kinds.pop(), ()):
+        return None
+    try:
+        return pa.array(values, type=target)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+def cast(array: pa.ChunkedArray[Any], target: pa.DataType) -> pa.ChunkedArray[Any] | None:
+    """The column in type `target`, if every value keeps its exact meaning. None: go value by value."""
+    if isinstance(array.type, pa.DictionaryType):
+        array = array.cast(array.type.value_type)
+    if array.type == target:
+        return array
+    if not _keeps_meaning(array.type, target):
+        return None
+    try:
+        return _bridged(array, target).cast(target, safe=not _drops_nanoseconds(array.type, target))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _bridged(array: pa.ChunkedArray[Any], target: pa.DataType) -> pa.ChunkedArray[Any]:
+    """Where Arrow needs a step between: a timestamp without a zone is UTC; integers become wide decimals first."""
+    source = array.type
+    if isinstance(source, pa.TimestampType) and source.tz is None and getattr(target, "tz", None):
+        return array.cast(pa.timestamp(source.unit, tz="UTC"))
+    if isinstance(target, pa.Decimal128Type) and source in _INTEGERS:
+        return array.cast(pa.decimal128(38, target.scale))
+    return array
+
+
+def _drops_nanoseconds(source: pa.DataType, target: pa.DataType) -> bool:
+    return pa.types.is_timestamp(target) and getattr(source, "unit", "") == "ns"
+
+
+def _keeps_meaning(source: pa.DataType, target: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_null(source):
+        return True
+    if types.is_timestamp(target):
+        return bool(types.is_date(source) or (types.is_timestamp(source) and _zones_agree(source, target)))
+    if types.is_date(target):
+        return bool(types.is_date(source))
+    if target in _INTEGERS or types.is_decimal(target):
+        return source in _INTEGERS or (types.is_decimal(target) and types.is_decimal(source))
+    if types.is_floating(target):
+        return source in _INTEGERS or types.is_floating(source)
+    return _same_family(source, target)
+
+
+def _zones_agree(source: pa.DataType, target: pa.DataType) -> bool:
+    return getattr(target, "tz", None) is not None or getattr(source, "tz", None) is None
+
+
+def _same_family(source: pa.DataType, target: pa.DataType) -> bool:
+    """Other layouts of the same values: large and view types, units of durations and times."""
+    types = pa.types
+    if types.is_string(target):
+        return bool(types.is_large_string(source) or types.is_string_view(source))
+    if types.is_binary(target):
+        return bool(types.is_large_binary(source) or types.is_binary_view(source))
+    if types.is_time(target) or types.is_duration(target):
+        return bool(types.is_time(source) if types.is_time(target) else types.is_duration(source))
+    return _nested_alike(source, target)
+
+
+def _nested_alike(source: pa.DataType, target: pa.DataType) -> bool:
+    """Lists and structs whose parts are exactly alike but for their names and layouts."""
+    if isinstance(target, pa.ListType) and isinstance(source, (pa.ListType, pa.LargeListType)):
+        return _alike(source.value_type, target.value_type)
+    if isinstance(target, pa.StructType) and isinstance(source, pa.StructType):
+        same_names = [field.name for field in source.fields] == [field.name for field in target.fields]
+        return same_names and all(_alike(a.type, b.type) for a, b in zip(source.fields, target.fields, strict=True))
+    if isinstance(target, pa.MapType) and isinstance(source, pa.MapType):
+        return _alike(source.key_type, target.key_type) and _alike(source.item_type, target.item_type)
+    return False
+
+
+def _alike(source: pa.DataType, target: pa.DataType) -> bool:
+    return source == target or _same_family(source, target)

@@ -1,0 +1,91 @@
+"""What relations contain, and ad-hoc SELECTs over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate import bind, errors
+from tidegate.catalog.relation import Relation
+from tidegate.catalog.schema import Schema
+from tidegate.catalog.system import PREFIX
+from tidegate.runtime.arrow_types import arrow_type
+from tidegate.runtime.system import SystemRelations
+from tidegate.sql import statements as s
+
+if TYPE_CHECKING:
+    from tidegate.database import Database
+
+
+def run_select(query: s.Query, db: Database, as_of: int | None) -> pa.Table:
+    """The rows of a SELECT, as of a step if it (or the caller) says so."""
+    step = query.as_of_step if as_of is None else as_of
+    db.log.refresh()
+    check_step(db, step, query)
+    bound = bind.bind_select(query, db.catalog)
+    tables = {}
+    for alias, name in bound.relations.items():
+        relation = db.catalog.readable(name)
+        tables[alias] = (relation.columns, content(db, relation.name, step))
+    return db.engine.queries.run(bound.sql, tables)
+
+
+def check_step(db: Database, step: int | None, query: s.Query) -> None:
+    """AS OF STEP reaches as far as the log does."""
+    if step is None or db.log.oldest() <= step <= db.log.last():
+        return
+    raise errors.make(
+        "INVALID_OPTION",
+        message=f"step {step} is not in the log",
+        hint=f"steps {db.log.oldest()} to {db.log.last()} can be asked for; SET retention_steps keeps more",
+        span=query.span,
+    )
+
+
+def content(db: Database, name: str, as_of: int | None = None) -> pa.Table:
+    """The rows of a table, a materialized view, a system relation, or of a source as far as the insert log has them."""
+    relation = db.catalog.readable(name)
+    schema = schema_of(relation.columns)
+    if relation.name.startswith(PREFIX):
+        return pa.Table.from_pylist(_system(db).rows(relation.name.removeprefix(PREFIX), as_of), schema=schema)
+    if relation.kept:
+        return db.log.content(relation.name, schema, as_of)
+    return _source_rows(db, relation, schema, as_of)
+
+
+def schema_of(columns: Schema) -> pa.Schema:
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+
+
+def pending(db: Database, relation: Relation) -> list[tuple[pa.Table, int]]:
+    """Rows of a relation that were given but not yet processed, in order, with their weights."""
+    first = max(db.log.header(db.log.last()).get("entry", 0), db.ledger.first_entries().get(relation.name, 0))
+    found = []
+    for _, _, parts in db.inserts.entries(max(first, db.inserts.first()), db.inserts.head(), {relation.name}):
+        found += [(part.table, part.info["weight"]) for part in parts]
+    return found
+
+
+def _source_rows(db: Database, relation: Relation, schema: pa.Schema, as_of: int | None) -> pa.Table:
+    """The rows of a source are not kept; while the insert log still has them all they can be read from there."""
+    first = db.ledger.first_entries().get(relation.name, 0)
+    if relation.connector is not None or db.inserts.first() > first:
+        raise errors.make(
+            "NOT_SUPPORTED",
+            message=f"the rows of source {relation.name} are not kept",
+            hint=f"CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name} keeps them",
+        )
+    step = db.log.last() if as_of is None else as_of
+    end = db.log.header(step).get("entry", 0)
+    tables = [schema.empty_table()]
+    for _, _, parts in db.inserts.entries(first, max(first, end), {relation.name}):
+        tables += [part.table.cast(schema) for part in parts]
+    return pa.concat_tables(tables)
+
+
+def _system(db: Database) -> SystemRelations:
+    def sizes() -> dict[str, tuple[int, int]]:
+        return {} if db.read_only else db.engine.state_sizes(db.catalog, db.ledger)
+
+    return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes)

@@ -1,0 +1,194 @@
+"""One statement at a time: what each does to a database, and the result it gives."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate import bind, errors
+from tidegate.catalog.relation import Relation
+from tidegate.runtime import changes, describe
+from tidegate.runtime.contents import run_select
+from tidegate.runtime.results import Explanation, Result
+from tidegate.sql import statements as s
+
+if TYPE_CHECKING:
+    from tidegate.database import Database
+
+SETTINGS = {"retention_steps": "how many steps the log keeps, for AS OF STEP and subscriptions"}
+
+
+@singledispatch
+def execute(statement: s.Statement, db: Database) -> Result:
+    """Does what a statement says."""
+    raise errors.make("NOT_SUPPORTED", message="this statement cannot be run here", span=statement.span)
+
+
+@execute.register
+def _(statement: s.CreateRelation, db: Database) -> Result:
+    relation = bind.bind_relation(statement, db.catalog)
+    if relation.connector is not None:
+        from tidegate.spark.engine import source_of
+
+        source_of(relation)
+    return _create(db, statement, relation, ())
+
+
+@execute.register
+def _(statement: s.CreateView, db: Database) -> Result:
+    bound = bind.bind_view(statement, db.catalog, db.engine.analyzer)
+    return _create(db, statement, bound.relation, bound.warnings)
+
+
+@execute.register
+def _(statement: s.CreateSink, db: Database) -> Result:
+    bound = bind.bind_sink(statement, db.catalog, db.engine.analyzer)
+    return _create(db, statement, bound, ())
+
+
+def _create(
+    db: Database,
+    statement: s.CreateRelation | s.CreateView | s.CreateSink,
+    relation: Relation,
+    warnings: tuple[errors.Warning_, ...],
+) -> Result:
+    existing = db.catalog.find(relation.name)
+    if existing is not None and statement.if_not_exists:
+        return Result(warnings=warnings, message=f"{existing.name} exists already")
+    if statement.or_replace:
+        catalog = db.catalog.replace(relation, statement.name.span)
+    else:
+        catalog = db.catalog.create(relation, statement.name.span)
+    db.ledger.created(relation.name, db.log.last(), db.inserts.head())
+    db.replace_catalog(catalog)
+    return Result(warnings=warnings, message=f"created {relation.described} {relation.name}")
+
+
+@execute.register
+def _(statement: s.Drop, db: Database) -> Result:
+    if statement.if_exists and statement.name.text not in db.catalog:
+        return Result(message=f"{statement.name.text} does not exist")
+    relation = db.catalog.get(statement.name.text, statement.name.span)
+    if relation.kind != statement.kind:
+        raise errors.make(
+            "UNKNOWN_RELATION",
+            message=f"{relation.name} is a {relation.described}, not a {statement.kind}",
+            hint=f"write DROP {relation.described.upper()} {relation.name}",
+            span=statement.name.span,
+        )
+    catalog = db.catalog.drop(relation.name, cascade=statement.cascade, span=statement.name.span)
+    for gone in {each.name for each in db.catalog} - {each.name for each in catalog}:
+        db.ledger.dropped(gone)
+    db.replace_catalog(catalog)
+    return Result(message=f"dropped {relation.name}")
+
+
+@execute.register
+def _(statement: s.Insert, db: Database) -> Result:
+    return Result(message=f"{changes.insert(statement, db)} rows inserted")
+
+
+@execute.register
+def _(statement: s.Delete, db: Database) -> Result:
+    return Result(message=f"{changes.delete(statement, db)} rows deleted")
+
+
+@execute.register
+def _(statement: s.Update, db: Database) -> Result:
+    return Result(message=f"{changes.update(statement, db)} rows updated")
+
+
+@execute.register
+def _(statement: s.Advance, db: Database) -> Result:
+    with db.batch() as batch:
+        batch.advance(f"{statement.relation.text}.{statement.column.text}", None)
+    return Result()
+
+
+@execute.register
+def _(statement: s.Select, db: Database) -> Result:
+    return query(statement, db, None)
+
+
+@execute.register
+def _(statement: s.Show, db: Database) -> Result:
+    return Result(describe.show(db, statement.what))
+
+
+@execute.register
+def _(statement: s.ShowCreate, db: Database) -> Result:
+    return Result(describe.show_create(db.catalog.get(statement.name.text, statement.name.span)))
+
+
+@execute.register
+def _(statement: s.Describe, db: Database) -> Result:
+    relation = db.catalog.get(statement.name.text, statement.name.span)
+    return Result(describe.describe(relation, statement.extended))
+
+
+@execute.register
+def _(statement: s.Explain, db: Database) -> Result:
+    if statement.view is not None:
+        found = explain_view(db, statement.view.text, statement.stage)
+    else:
+        assert statement.query is not None
+        found = bind.explain_query(statement.query, db.catalog, db.engine.analyzer, statement.stage)
+    return Result(pa.table({"plan": str(found).splitlines()}))
+
+
+@execute.register
+def _(statement: s.Subscribe, db: Database) -> Result:
+    view = db.catalog.readable(statement.view.text, statement.view.span)
+    subscription = db.subscribe(view.name, from_step=statement.from_step, timeout=0)
+    tables = list(subscription.batches())
+    return Result(pa.concat_tables(tables) if tables else pa.table({}), message="no changes")
+
+
+@execute.register
+def _(statement: s.Lateness, db: Database) -> Result:
+    raise errors.make(
+        "NOT_SUPPORTED",
+        message=f"LATENESS of {statement.view.text}.{statement.column.text} is not maintained yet",
+        hint="leave it out: rows are accepted however late they come",
+        span=statement.span,
+    )
+
+
+@execute.register
+def _(statement: s.Set, db: Database) -> Result:
+    if statement.name not in SETTINGS:
+        hint = errors.did_you_mean(statement.name, SETTINGS, "settings")
+        raise errors.make("UNKNOWN_OPTION", message=f"there is no setting {statement.name}", hint=hint, span=statement.span)
+    if not statement.value.isdigit() or int(statement.value) < 1:
+        raise errors.make(
+            "INVALID_OPTION",
+            message=f"{statement.name} is '{statement.value}', it should be a number of steps",
+            hint=f"write SET {statement.name} = 1000",
+            span=statement.span,
+        )
+    db.ledger.set(statement.name, statement.value)
+    return Result(message=f"{statement.name} = {statement.value}")
+
+
+def query(statement: s.Statement, db: Database, as_of: int | None) -> Result:
+    """An ad-hoc SELECT, or another statement that only shows something."""
+    if isinstance(statement, s.Select):
+        return Result(run_select(statement.query, db, as_of))
+    if isinstance(statement, s.Show | s.ShowCreate | s.Describe | s.Explain | s.Subscribe):
+        return execute(statement, db)
+    raise errors.make(
+        "SYNTAX_ERROR", message="a query begins with SELECT, SHOW, DESCRIBE or EXPLAIN", span=statement.span
+    )
+
+
+def explain_view(db: Database, name: str, stage: str) -> Explanation:
+    """The plan of a view that is there."""
+    relation = db.catalog.get(name)
+    text, tree = bind.explain_relation(relation, db.catalog, db.engine.analyzer, stage, db.ledger.begun())
+    return Explanation(text, tree)
+
+
+
+

@@ -1,0 +1,81 @@
+"""Following a relation's changes, in the process that runs the pipeline or in another one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.runtime import zset
+from tidegate.runtime.results import Change
+from tidegate.runtime.step_log import StepLog
+
+POLL_SECONDS = 0.05
+
+
+class Subscription:
+    """Iterates over changes, step by step. Ends when nothing came for `timeout` seconds, or when it is closed."""
+
+    def __init__(
+        self,
+        log: StepLog,
+        relation: str,
+        after: int,
+        upsert: bool,
+        timeout: float | None,
+        first: pa.Table | None,
+        alive: Callable[[], None],
+    ) -> None:
+        self._log, self._relation, self._after = log, relation, after
+        self._upsert, self._timeout, self._first, self._alive = upsert, timeout, first, alive
+        self._closed = False
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The changes of one step at a time, as Arrow: columns op, weight, step, then the view's."""
+        if self._first is not None:
+            yield self._first
+        while not self._closed:
+            last = self._wait()
+            if last is None:
+                return
+            for step, table in self._log.changes(self._relation, self._after, last):
+                yield visible(table, step, self._upsert)
+            self._after = last
+
+    def close(self) -> None:
+        self._closed = True
+
+    def __iter__(self) -> Iterator[Change]:
+        for table in self.batches():
+            for row in table.to_pylist():
+                yield Change(row.pop("op"), row.pop("weight"), row.pop("step"), row)
+
+    def _wait(self) -> int | None:
+        """The newest step once there is one to read; None when the time is over."""
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while not self._closed:
+            self._log.refresh()
+            if self._log.last() > self._after:
+                return self._log.last()
+            self._alive()
+            if deadline is not None and time.monotonic() >= deadline:
+                return None
+            with self._log.arrived:
+                self._log.arrived.wait(POLL_SECONDS)
+        return None
+
+
+def visible(table: pa.Table, step: int, upsert: bool) -> pa.Table:
+    """A logged table as readers see it: op, weight, step, columns; upsert readers get no `-U`."""
+    if upsert:
+        table = table.filter(pc.not_equal(table.column(zset.OP), "-U"))
+    names = [name for name in table.column_names if name not in (zset.OP, zset.WEIGHT)]
+    head = {
+        "op": table.column(zset.OP),
+        "weight": table.column(zset.WEIGHT),
+        "step": pa.repeat(pa.scalar(step, pa.int64()), table.num_rows),
+    }
+    columns = [*head.values(), *(table.column(name) for name in names)]
+    return pa.Table.from_arrays(columns, names=[*head, *names])

@@ -1,0 +1,108 @@
+"""The rows of the system relations, read off the step log and the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.catalog import Catalog
+from tidegate.runtime.step_log import StepLog
+
+Row = dict[str, Any]
+Sizes = Mapping[str, tuple[int, int]]
+
+
+class SystemRelations:
+    """`system.*` as lists of rows. `count` gives the number of rows of a kept relation, `sizes` a view's state."""
+
+    def __init__(
+        self,
+        log: StepLog,
+        catalog: Callable[[], Catalog],
+        count: Callable[[str], int],
+        sizes: Callable[[], Sizes],
+    ) -> None:
+        self._log, self._catalog, self._count, self._sizes = log, catalog, count, sizes
+
+    def rows(self, name: str, as_of: int | None = None) -> list[Row]:
+        """The rows of one system relation, by its name without the prefix."""
+        made: dict[str, Callable[[int], list[Row]]] = {
+            "errors": self._errors,
+            "late_rows": self._late_rows,
+            "steps": self._steps,
+            "views": self._views,
+            "tables": self._tables,
+            "waterlines": self._waterlines,
+        }
+        return made[name](self._log.last() if as_of is None else as_of)
+
+    def _errors(self, end: int) -> list[Row]:
+        return [
+            {"relation": relation, "code": code, "message": message, "row": row, "step": step, "time": _time(header)}
+            for step, header in self._log.headers()
+            if step <= end
+            for relation, code, message, row in header["errors"]
+        ]
+
+    def _late_rows(self, end: int) -> list[Row]:
+        return [
+            {**late, "step": step, "time": _time(header)}
+            for step, header in self._log.headers()
+            if step <= end
+            for late in header["late"]
+        ]
+
+    def _steps(self, end: int) -> list[Row]:
+        return [
+            {
+                "step": step,
+                "started": _time(header),
+                "millis": round(header["millis"]),
+                "rows_in": sum(header["rows_in"].values()),
+                "rows_out": sum(part["rows"] for part in header["parts"]),
+                "late": len(header["late"]),
+                "errors": len(header["errors"]),
+            }
+            for step, header in self._log.headers()
+            if step <= end
+        ]
+
+    def _views(self, end: int) -> list[Row]:
+        sizes = self._sizes()
+        return [
+            {
+                "name": view.name,
+                "kind": view.changes,
+                "emit": (view.emit or "changes").upper().replace("_", " "),
+                "key": None if view.key is None else ", ".join(view.key),
+                "rows": self._count(view.name) if view.kept else None,
+                "state_rows": sizes.get(view.name, (None, None))[0],
+                "state_bytes": sizes.get(view.name, (None, None))[1],
+            }
+            for view in self._catalog().of_kind("view")
+        ]
+
+    def _tables(self, end: int) -> list[Row]:
+        return [
+            {
+                "name": table.name,
+                "primary_key": ", ".join(table.primary_key) or None,
+                "row_count": self._count(table.name),
+                "connector": table.connector.kind.upper() if table.connector else None,
+                "ready": None,
+            }
+            for table in self._catalog().of_kind("table")
+        ]
+
+    def _waterlines(self, end: int) -> list[Row]:
+        return [
+            {"relation": relation.name, "column": note.column, "value": None, "step": end}
+            for relation in self._catalog()
+            for note in relation.times
+            if note.kind == "watermark"
+        ]
+
+
+def _time(header: Mapping[str, Any]) -> datetime:
+    return datetime.fromtimestamp(header["started"], UTC)

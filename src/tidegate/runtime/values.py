@@ -1,0 +1,198 @@
+"""Rows as users give them, into an exact Arrow table of a relation's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.catalog.schema import Column, Schema, names
+from tidegate.errors import Error, did_you_mean, make
+from tidegate.runtime.arrow_types import arrow_schema, arrow_type, spark_name
+from tidegate.runtime.columns import cast, native
+from tidegate.runtime.convert import Refused, UnknownField, converter, mapping_of, plain, shown
+
+
+def coerce(rows: Any, columns: Schema, relation: str = "the relation") -> pa.Table:
+    """Dicts, tuples, lists, dataclasses, Arrow, Polars or pandas; one row or many.
+
+    Columns are found by name where the rows have names, else by position. A missing name is NULL; an unknown one, a
+    wrong number of values or a value that does not fit exactly is refused, naming row (from 1), column and value.
+    """
+    if _is_pandas(rows):
+        rows = _from_pandas(rows)
+    table = _as_arrow(rows)
+    if table is not None:
+        return _from_arrow(table, columns, relation)
+    return _from_rows(_listed(rows, relation), columns, relation)
+
+
+def _is_pandas(rows: Any) -> bool:
+    return type(rows).__module__.startswith("pandas") and hasattr(rows, "columns")
+
+
+def _from_pandas(frame: Any) -> Any:
+    """An Arrow table in which NaN is NULL, or rows where a column holds values of several types."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return frame.to_dict("records")
+
+
+def _as_arrow(rows: Any) -> pa.Table | None:
+    """Columnar input as an Arrow table, None if it is not columnar."""
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):
+        rows = rows.collect()
+    return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else None
+
+
+def _listed(rows: Any, relation: str) -> list[Any]:
+    if mapping_of(rows) is not None or (isinstance(rows, tuple) and rows and not _is_row(rows[0])):
+        return [rows]
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        raise make(
+            "TYPE_MISMATCH",
+            message=f"{shown(rows)} is not rows of {relation}",
+            hint="pass a list of dicts or tuples, or an Arrow, Polars or pandas table",
+        )
+    return list(rows)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or mapping_of(value) is not None
+
+
+def _from_rows(rows: list[Any], columns: Schema, relation: str) -> pa.Table:
+    positions = {column.name: i for i, column in enumerate(columns)}
+    folded = {column.name.casefold(): i for i, column in enumerate(columns)}
+    ordered = [_ordered(row, number, columns, positions, folded, relation) for number, row in enumerate(rows, 1)]
+    by_column: Sequence[Sequence[Any]] = list(zip(*ordered, strict=True)) if ordered else [()] * len(columns)
+    arrays = [_column(values, column) for values, column in zip(by_column, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def _ordered(
+    row: Any, number: int, columns: Schema, positions: Mapping[str, int], folded: Mapping[str, int], relation: str
+) -> Sequence[Any]:
+    """A row's values in the order of the columns."""
+    named = row if type(row) is dict else mapping_of(row)
+    if named is None:
+        return _by_position(row, number, columns, relation)
+    values: list[Any] = [None] * len(columns)
+    for name, value in named.items():
+        at = positions.get(name)
+        if at is None:
+            at = _position(name, folded, number, columns, relation)
+        values[at] = value
+    return values
+
+
+def _position(name: Any, folded: Mapping[str, int], number: int, columns: Schema, relation: str) -> int:
+    at = folded.get(str(name).casefold())
+    if at is None:
+        raise _unknown_column(str(name), f"row {number}", columns, relation)
+    return at
+
+
+def _unknown_column(name: str, where: str, columns: Schema, relation: str) -> Error:
+    return make(
+        "UNKNOWN_COLUMN",
+        message=f"{where} has a value for {name}, but {relation} has no such column",
+        detail=f"columns of {relation}: {', '.join(names(columns))}",
+        hint=did_you_mean(name, names(columns), "columns"),
+    )
+
+
+def _by_position(row: Any, number: int, columns: Schema, relation: str) -> Sequence[Any]:
+    if not isinstance(row, (list, tuple)):
+        raise make(
+            "TYPE_MISMATCH",
+            message=f"row {number}: {shown(row)} is not a row of {relation}",
+            hint="a row is a dict, or a tuple or list with one value per column",
+        )
+    if len(row) != len(columns):
+        found, expected = _counted(len(row), "value"), _counted(len(columns), "column")
+        raise make(
+            "TYPE_MISMATCH",
+            message=f"row {number} has {found}, {relation} has {expected}",
+            detail=f"columns of {relation}: {', '.join(names(columns))}",
+            hint="pass dicts to leave columns out",
+        )
+    return row
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _column(values: Sequence[Any], column: Column) -> pa.Array[Any]:
+    """One column of rows: at once where all values have the type's own Python type, else value by value."""
+    target = arrow_type(column.type)
+    array = native(values, target)
+    if array is None:
+        array = pa.array(_converted(values, column, target), type=target)
+    _require_present(array, column)
+    return array
+
+
+def _converted(values: Iterable[Any], column: Column, target: pa.DataType) -> list[Any]:
+    convert = converter(target)
+    result = []
+    for number, value in enumerate(values, 1):
+        try:
+            result.append(convert(value))
+        except Refused as refused:
+            raise _refusal(refused, number, column, target) from None
+    return result
+
+
+def _refusal(refused: Refused, number: int, column: Column, target: pa.DataType) -> Error:
+    where = f"row {number}, column {column.name}{refused.path}"
+    if isinstance(refused, UnknownField):
+        message = f"{where}: there is no field {refused.reason} in {spark_name(target)}"
+        return make("UNKNOWN_COLUMN", message=message, hint=refused.hint)
+    return make("TYPE_MISMATCH", message=f"{where}: {refused.reason}", hint=refused.hint or _advice(target))
+
+
+def _advice(target: pa.DataType) -> str:
+    return f"pass a {spark_name(target)}, or NULL (None) where there is none"
+
+
+def _require_present(array: pa.Array[Any] | pa.ChunkedArray[Any], column: Column) -> None:
+    if column.nullable or not array.null_count:
+        return
+    number = next(i for i, value in enumerate(array.is_null().to_pylist(), 1) if value)
+    raise make(
+        "TYPE_MISMATCH",
+        message=f"row {number}, column {column.name}: NULL, but the column is NOT NULL",
+        hint=f"give every row a value for {column.name}",
+    )
+
+
+def _from_arrow(table: pa.Table, columns: Schema, relation: str) -> pa.Table:
+    folded = {column.name.casefold(): i for i, column in enumerate(columns)}
+    found: dict[int, pa.ChunkedArray[Any]] = {}
+    for name, array in zip(table.column_names, table.columns, strict=True):
+        at = folded.get(name.casefold())
+        if at is None:
+            raise _unknown_column(name, "the table", columns, relation)
+        found[at] = array
+    arrays = [_arrow_column(found.get(i), table.num_rows, column) for i, column in enumerate(columns)]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def _arrow_column(array: pa.ChunkedArray[Any] | None, length: int, column: Column) -> Any:
+    target = arrow_type(column.type)
+    if array is None:
+        exact: Any = pa.nulls(length, target)
+    else:
+        exact = cast(array, target)
+        if exact is None:
+            exact = pa.array(_converted(map(plain, array.to_pylist()), column, target), type=target)
+    _require_present(exact, column)
+    return exact

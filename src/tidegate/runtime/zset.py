@@ -1,0 +1,89 @@
+"""Z-sets as Polars frames: rows with a weight. Consolidation, and the ops that name a change to a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+WEIGHT = "__w"
+OP = "__op"
+
+
+def consolidate(rows: pl.DataFrame) -> pl.DataFrame:
+    """Equal rows become one, weights added up, zeros gone."""
+    columns = [name for name in rows.columns if name != WEIGHT]
+    if not columns:
+        total = rows.select(pl.col(WEIGHT).sum())
+        return total.filter(pl.col(WEIGHT) != 0)
+    summed = rows.group_by(columns, maintain_order=True).agg(pl.col(WEIGHT).sum())
+    return summed.filter(pl.col(WEIGHT) != 0)
+
+
+def expand(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row as often as its weight says, without the weight."""
+    plain = rows.filter(pl.col(WEIGHT) > 0)
+    if plain[WEIGHT].max() in (None, 1):
+        return plain.drop(WEIGHT)
+    return plain.select(pl.exclude(WEIGHT).repeat_by(WEIGHT).explode())
+
+
+def changes(rows: pl.DataFrame, hidden: Sequence[str], key: Sequence[str] | None, append: bool) -> pl.DataFrame:
+    """A step's changes of one relation as users see them: visible columns, `__op` and `__w`, retractions first.
+
+    Rows that cancel out across groups vanish; what is left of a key with both signs is an update. An upsert reader
+    skips `-U` when it reads; the log keeps both halves, since content is their sum.
+    """
+    if append:
+        visible = rows.drop(hidden)
+        return visible.with_columns(pl.lit("+I").alias(OP))
+    visible_names = [name for name in rows.columns if name != WEIGHT and name not in hidden]
+    net = _cancel(consolidate(rows), visible_names)
+    return _label(net, key).drop(hidden).sort(pl.col(WEIGHT) > 0, maintain_order=True)
+
+
+def _cancel(rows: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
+    """Takes away pairs that differ in hidden columns only: to a reader nothing happened."""
+    hidden = [name for name in rows.columns if name != WEIGHT and name not in visible]
+    if not hidden or rows.height < 2:
+        return rows
+    plus, minus = rows.filter(pl.col(WEIGHT) > 0), rows.filter(pl.col(WEIGHT) < 0)
+    shared = _shared(plus, minus, visible)
+    if shared.is_empty():
+        return rows
+    return pl.concat([_reduce(plus, shared, visible), _reduce(minus, shared, visible)])
+
+
+def _shared(plus: pl.DataFrame, minus: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
+    """For each visible row how many insertions and retractions of it meet."""
+    up = _totals(plus, visible, "__up")
+    down = _totals(minus, visible, "__down")
+    both = up.join(down, on=visible or ["__all"], how="inner", nulls_equal=True)
+    return both.with_columns(pl.min_horizontal("__up", "__down").alias("__both")).drop("__up", "__down")
+
+
+def _totals(rows: pl.DataFrame, visible: list[str], name: str) -> pl.DataFrame:
+    keyed = rows if visible else rows.with_columns(pl.lit(0).alias("__all"))
+    return keyed.group_by(visible or ["__all"]).agg(pl.col(WEIGHT).abs().sum().alias(name))
+
+
+def _reduce(rows: pl.DataFrame, shared: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
+    """Lowers the absolute weights of rows by what met, in row order."""
+    on = visible or ["__all"]
+    keyed = rows if visible else rows.with_columns(pl.lit(0).alias("__all"))
+    joined = keyed.join(shared, on=on, how="left", nulls_equal=True, maintain_order="left")
+    size = pl.col(WEIGHT).abs()
+    before = size.cum_sum().over(on) - size
+    taken = (pl.col("__both").fill_null(0) - before).clip(0).clip(upper_bound=size)
+    left = (size - taken) * pl.col(WEIGHT).sign()
+    return joined.with_columns(left.cast(pl.Int64).alias(WEIGHT)).filter(pl.col(WEIGHT) != 0).select(rows.columns)
+
+
+def _label(rows: pl.DataFrame, key: Sequence[str] | None) -> pl.DataFrame:
+    plain = pl.when(pl.col(WEIGHT) > 0).then(pl.lit("+I")).otherwise(pl.lit("-D"))
+    if key is None:
+        return rows.with_columns(plain.alias(OP))
+    positive, negative = (pl.col(WEIGHT) > 0).any(), (pl.col(WEIGHT) < 0).any()
+    both = (positive & negative).over(list(key)) if key else positive & negative
+    update = pl.when(pl.col(WEIGHT) > 0).then(pl.lit("+U")).otherwise(pl.lit("-U"))
+    return rows.with_columns(pl.when(both).then(update).otherwise(plain).alias(OP))

@@ -1,0 +1,123 @@
+"""Types from Spark's analyser: expressions and queries over empty relations, in a session of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors.exceptions.base import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.catalog.schema import Column, Schema
+from tidegate.errors import Error, did_you_mean, make
+from tidegate.spark.conditions import error_of
+from tidegate.spark.type_names import json_type, name_of
+
+SETTINGS = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "false",
+}
+
+
+class SparkAnalyzer:
+    """Asks the JVM, and remembers what it said."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm: Any = spark._jvm
+        self._session: Any = spark._jsparkSession.newSession()  # type: ignore[attr-defined]
+        for key, value in SETTINGS.items():
+            self._session.conf().set(key, value)
+        self._frames: dict[Schema, Any] = {}
+        self._registered: dict[str, Schema] = {}
+        self._answers: dict[object, Schema | Error] = {}
+
+    def columns(self, schema: Schema, exprs: Sequence[str]) -> Schema:
+        key = ("columns", schema, tuple(exprs))
+        return self._remembered(key, lambda: self._frame(schema).selectExpr(self._sequence(exprs)))
+
+    def query(self, sql: str, relations: Mapping[str, Schema]) -> Schema:
+        key = ("query", sql, tuple(sorted(relations.items())))
+
+        def ask() -> Any:
+            for name, schema in relations.items():
+                self._register(name, schema)
+            return self._session.sql(sql)
+
+        return self._remembered(key, ask)
+
+    def literal(self, expr: str) -> object:
+        with self._translated():
+            frame = DataFrame(self._session.sql(f"SELECT {expr}"), self._spark)
+            return frame.collect()[0][0]
+
+    def _remembered(self, key: object, ask: Any) -> Schema:
+        answer = self._answers.get(key)
+        if answer is None:
+            try:
+                with self._translated():
+                    answer = _schema(ask())
+            except Error as error:
+                answer = error
+            self._answers[key] = answer
+        if isinstance(answer, Error):
+            raise make(answer.code, message=answer.message, detail=answer.detail, hint=answer.hint)
+        return answer
+
+    def _frame(self, schema: Schema) -> Any:
+        """An empty relation with these columns."""
+        if schema not in self._frames:
+            fields = [
+                {"name": column.name, "type": json_type(column.type), "nullable": column.nullable, "metadata": {}}
+                for column in schema
+            ]
+            struct = json.dumps({"type": "struct", "fields": fields})
+            parsed = self._jvm.org.apache.spark.sql.types.DataType.fromJson(struct)
+            self._frames[schema] = self._session.createDataFrame(self._jvm.java.util.ArrayList(), parsed)
+        return self._frames[schema]
+
+    def _register(self, name: str, schema: Schema) -> None:
+        if self._registered.get(name) != schema:
+            self._frame(schema).createOrReplaceTempView(name)
+            self._registered[name] = schema
+
+    def _sequence(self, items: Sequence[str]) -> Any:
+        return self._jvm.PythonUtils.toSeq(list(items))
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Spark's refusals as errors of ours. PySpark also prints them to stderr, which is nothing a user asked for."""
+        logger = logging.getLogger("SQLQueryContextLogger")
+        before, logger.disabled = logger.disabled, True
+        try:
+            yield
+        except (AnalysisException, ParseException) as refusal:
+            raise self._error(refusal) from None
+        except PySparkException as failure:
+            raise self._error(failure) from failure
+        finally:
+            logger.disabled = before
+
+    def _error(self, refusal: PySparkException) -> Error:
+        error = error_of(refusal)
+        if error.code == "UNKNOWN_FUNCTION":
+            name = error.message.split()[-1]
+            error.hint = did_you_mean(name, self._functions) or error.hint
+        return error
+
+    @cached_property
+    def _functions(self) -> tuple[str, ...]:
+        listed = self._session.sessionState().functionRegistry().listFunction().mkString("\n")
+        found = (name.split(".")[-1] for name in str(listed).splitlines())
+        return tuple(sorted({name for name in found if name.isidentifier()}))
+
+
+def _schema(frame: Any) -> Schema:
+    fields = json.loads(frame.schema().json())["fields"]
+    return tuple(Column(field["name"], name_of(field["type"]), field["nullable"]) for field in fields)

@@ -1,0 +1,93 @@
+"""Spark's error conditions as errors of ours, in words that name only what the user wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pyspark.errors.exceptions.base import PySparkException
+
+from tidegate.errors import Error, make
+
+CODES: dict[str, str] = {
+    "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",
+    "UNRESOLVED_FIELD": "UNKNOWN_COLUMN",
+    "FIELD_NOT_FOUND": "UNKNOWN_COLUMN",
+    "UNRESOLVED_ROUTINE": "UNKNOWN_FUNCTION",
+    "AMBIGUOUS_REFERENCE": "AMBIGUOUS_COLUMN",
+    "AMBIGUOUS_REFERENCE_TO_FIELDS": "AMBIGUOUS_COLUMN",
+    "TABLE_OR_VIEW_NOT_FOUND": "UNKNOWN_RELATION",
+    "PARSE_SYNTAX_ERROR": "SYNTAX_ERROR",
+}
+
+NOISE = (
+    r"\s*SQLSTATE: \w+",
+    r";\s*line \d+ pos \d+;?",
+    r"\s*Please, refer to '[^']*' for a fix\.?",
+    r'\s*If necessary set "[^"]*" to "[^"]*"( to bypass this error)?\.?',
+)
+
+
+def error_of(refusal: PySparkException) -> Error:
+    """The error that says what Spark said."""
+    condition = refusal.getCondition() or ""
+    parameters = refusal.getMessageParameters() or {}
+    code = CODES.get(condition.split(".")[0], "TYPE_MISMATCH")
+    message = _message(condition, parameters) or _cleaned(str(refusal))
+    return make(code, message=message, hint=_hint(condition, parameters))
+
+
+def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
+    """Our own words for the mistakes that are made most often."""
+    plain = {key: _plain(value) for key, value in parameters.items()}
+    match condition.split("."):
+        case ["UNRESOLVED_ROUTINE", *_]:
+            return f"there is no function {plain['routineName']}"
+        case ["UNRESOLVED_COLUMN", *_]:
+            return f"there is no column {plain['objectName']}"
+        case ["FIELD_NOT_FOUND", *_]:
+            return f"there is no field {plain['fieldName']} in {plain['fields']}"
+        case ["INVALID_EXTRACT_BASE_FIELD_TYPE"]:
+            return f"{plain['base']} has no fields, it is {plain['other']}"
+        case ["WRONG_NUM_ARGS", *_]:
+            wanted = plain["expectedNum"].strip("[]").replace(", ", " or ")
+            return f"{plain['functionName']} takes {wanted} arguments, not {plain['actualNum']}"
+        case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
+            return f"a condition must be BOOLEAN, and {plain['filter']} is {plain['type']}"
+        case ["DATATYPE_MISMATCH", "BINARY_OP_DIFF_TYPES"]:
+            return f"{plain['left']} and {plain['right']} do not go together in {plain['sqlExpr']}"
+        case ["DATATYPE_MISMATCH", "BINARY_OP_WRONG_TYPE"]:
+            return f"{plain['sqlExpr']} needs {plain['inputType']}, not {plain['actualDataType']}"
+        case ["DATATYPE_MISMATCH", "UNEXPECTED_INPUT_TYPE"]:
+            found = f"the {plain['paramIndex']} argument {plain['inputSql']} is {plain['inputType']}"
+            return f"{found}, where {plain['requiredType']} is needed"
+        case ["UNSUPPORTED_DATATYPE", *_]:
+            return f"there is no type {plain['typeName']}"
+    return None
+
+
+def _hint(condition: str, parameters: Mapping[str, str]) -> str | None:
+    match condition.split("."):
+        case ["FIELD_NOT_FOUND", *_] | ["WRONG_NUM_ARGS", *_]:
+            return ""
+        case ["INVALID_EXTRACT_BASE_FIELD_TYPE"]:
+            return "only STRUCT, ARRAY and MAP columns have fields"
+        case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
+            return "write a comparison"
+        case ["UNSUPPORTED_DATATYPE", *_]:
+            return "types are Spark's: STRING, INT, BIGINT, DOUBLE, DECIMAL(p, s), BOOLEAN, DATE, TIMESTAMP, ..."
+    return None
+
+
+def _plain(value: str) -> str:
+    """A parameter without Spark's quotes around it."""
+    return value.replace("`", "").strip('"').replace('"', "")
+
+
+def _cleaned(text: str) -> str:
+    """Spark's own sentence, without its condition, SQLSTATE, position and plan."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first)
+    for noise in NOISE:
+        first = re.sub(noise, "", first)
+    return first.strip().rstrip(";").rstrip(".").replace("`", "")

@@ -1,0 +1,145 @@
+"""Spark behind one database: the session, its analyser, ad-hoc queries, and the pipeline."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from pyspark.sql import SparkSession
+
+from tidegate import circuit
+from tidegate.catalog import Catalog
+from tidegate.catalog.relation import Relation
+from tidegate.circuit.model import Circuit
+from tidegate.connectors import registry
+from tidegate.connectors.base import Source
+from tidegate.runtime.folder import Folder
+from tidegate.runtime.insert_log import InsertLog
+from tidegate.runtime.ledger import Ledger
+from tidegate.runtime.sinks import Sinks
+from tidegate.runtime.step_log import StepLog
+from tidegate.spark import session
+from tidegate.spark.analyzer import SparkAnalyzer
+from tidegate.spark.generation import Wanted
+from tidegate.spark.pipeline import Pipeline
+from tidegate.spark.queries import Queries
+from tidegate.spark.types import arrow_schema
+
+COMPACT_EVERY = 50
+
+
+class Engine:
+    """What a database needs of Spark."""
+
+    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, wall: bool) -> None:
+        self.spark, self._folder, self._log = spark, folder, log
+        self.analyzer = SparkAnalyzer(spark)
+        self.queries = Queries(spark)
+        self._wall = wall
+        self._pipeline: Pipeline | None = None
+        self._built: tuple[Catalog, Circuit] | None = None
+        self._on_step: Callable[[int], None] = lambda step: None
+
+    @classmethod
+    def connect(
+        cls,
+        folder: Folder,
+        log: StepLog,
+        given: SparkSession | None,
+        master: str | None,
+        config: Mapping[str, str],
+        wall: bool,
+    ) -> Engine:
+        """On a session of the user's, or on one made for this."""
+        found = session.connect(master, config, folder.log) if given is None else session.session_of(given, config)
+        return cls(cast(SparkSession, found), folder, log, wall)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            self._pipeline = Pipeline(self.spark, self._folder, self._log, self._wall)
+            self._pipeline.after_step = lambda step: self._on_step(step)
+        return self._pipeline
+
+    def on_step(self, callback: Callable[[int], None]) -> None:
+        """Called after every step, when it is logged."""
+        self._on_step = callback
+
+    def circuit(self, catalog: Catalog, ledger: Ledger) -> Circuit:
+        """What the catalog asks to be maintained."""
+        if self._built is None or self._built[0] is not catalog:
+            self._built = (catalog, circuit.build(catalog, self.analyzer, ledger.begun()))
+        return self._built[1]
+
+    def run(self, catalog: Catalog, ledger: Ledger, head: int, once: bool) -> bool:
+        """Makes the pipeline run the catalog; False if there is nothing to run (rows given so far are then past)."""
+        built = self.circuit(catalog, ledger)
+        self.pipeline.once = once
+        if not built.outputs and not built.ops:
+            self.pipeline.skip(head)
+            return False
+        self.pipeline.start(_wanted(built, catalog, ledger))
+        return True
+
+    def idle(self) -> None:
+        self.pipeline.idle()
+
+    @property
+    def active(self) -> bool:
+        return self._pipeline is not None and self._pipeline.active
+
+    def check(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.check()
+
+    def stop(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.stop()
+
+    def tick(self, time_us: int) -> None:
+        self.pipeline.tick(time_us)
+
+    def clock_us(self) -> int:
+        return self.pipeline.clock()["time"]
+
+    def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int]]:
+        """Rows and bytes of state behind each view: of the ops that it needs."""
+        built = self.circuit(catalog, ledger)
+        sizes = {op: _total(parts) for op, parts in self.pipeline.state.items()}
+        needed = {output.relation: circuit.ops_behind(built, output) for output in built.outputs}
+        return {
+            relation: (sum(sizes.get(op, (0, 0))[0] for op in ops), sum(sizes.get(op, (0, 0))[1] for op in ops))
+            for relation, ops in needed.items()
+        }
+
+    def maintain(self, catalog: Catalog, keep: int, sinks: Sinks) -> None:
+        """After a step: snapshots where reading would fold too much, and the end of what retention allows."""
+        kept = {relation.name: arrow_schema(relation.columns) for relation in catalog if relation.kept}
+        for relation, schema in kept.items():
+            if self._log.needs_snapshot(relation):
+                self._log.snapshot(relation, schema, self._log.last())
+        if self._log.last() % COMPACT_EVERY == 0:
+            self._log.compact(kept, keep, sinks.oldest())
+            InsertLog(self._folder.inserts).forget(self.pipeline.consumed())
+
+
+def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
+    return sum(rows for rows, _ in parts.values()), sum(size for _, size in parts.values())
+
+
+def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
+    relations = [catalog.get(item.relation) for item in built.inputs]
+    sources = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
+    first = ledger.first_entries()
+    fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.connector is None}
+    described = repr((built, [(name, source.spec) for name, source in sources.items()], sorted(fed.items())))
+    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest())
+
+
+def source_of(relation: Relation) -> Source:
+    """The connector behind a relation of the catalog."""
+    assert relation.connector is not None
+    note = relation.connector
+    options = [(key, value, None) for key, value in note.options]
+    return registry.source(note.kind, relation.name, relation.columns, options, note.format)

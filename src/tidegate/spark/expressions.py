@@ -1,0 +1,38 @@
+"""Spark SQL text of a circuit, moved into the struct columns of a wide frame."""
+
+from __future__ import annotations
+
+from sqlglot import exp, parse_one
+
+from tidegate.sql import Tidegate, render
+
+
+def quoted(name: str) -> str:
+    """A name as a Spark identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as a Spark string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def inside(sql: str, prefix: str | None) -> str:
+    """The expression with every column taken from the struct column `prefix` (None: as it stands).
+
+    >>> inside("`price` * 2", "in:bids")
+    '`in:bids`.`price` * 2'
+    """
+    if prefix is None:
+        return sql
+    tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
+    return render(tree.transform(lambda node: _moved(node, prefix)))
+
+
+def _moved(node: exp.Expr, prefix: str) -> exp.Expr:
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+        return node
+    root: exp.Expr = exp.column(exp.to_identifier(prefix, quoted=True))
+    for part in node.parts:
+        root = exp.Dot(this=root, expression=exp.to_identifier(part.name, quoted=True))
+    return root

@@ -1,0 +1,164 @@
+"""The feed: one streaming source that carries the insert log and the clock.
+
+Its offset is the number of the next log entry plus the clock (tick, time, waterlines). Spark writes an offset to its
+write-ahead log before the step runs, so a step that is run again sees the same rows and the same time. Being one
+source, rows of several relations and a move of the clock are one atomic step.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidegate.runtime.insert_log import InsertLog
+from tidegate.spark import blocks
+
+ENTRIES_PER_PARTITION = 4
+
+
+class Feed(DataSource):
+    """Spark's name for it is `tidegate_feed`; its options are one JSON text, `spec`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidegate_feed"
+
+    def schema(self) -> StructType:
+        return cast(StructType, StructType.fromJson(json.loads(self.options["wide"])))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return FeedReader(json.loads(self.options["spec"]), schema)
+
+
+class Entries(InputPartition):
+    """Log entries low <= number < high."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+
+class Tick(InputPartition):
+    """The clock has moved: every op that asked for it hears of it."""
+
+    def __init__(self, clock: dict[str, Any], replay: bool) -> None:
+        self.clock, self.replay = clock, replay
+
+
+class Restore(InputPartition):
+    """State of an earlier generation, one file of blocks."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class FeedReader(DataSourceStreamReader):
+    """Reads by offset; stateless, since it lives in several processes."""
+
+    def __init__(self, spec: dict[str, Any], schema: StructType) -> None:
+        self.spec, self.wide = spec, schema
+
+    def initialOffset(self) -> dict[str, Any]:
+        return cast(dict[str, Any], self.spec["start"])
+
+    def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:
+        log = InsertLog(Path(self.spec["log"]))
+        clock = json.loads(Path(self.spec["clock"]).read_text())
+        entry = max(log.head(), start["entry"])
+        if entry == start["entry"] and clock["tick"] <= start["tick"]:
+            return start
+        now = time.time_ns() // 1000 if self.spec["wall"] else clock["time"]
+        return {"entry": entry, "tick": max(clock["tick"], start["tick"]), "time": max(now, start["time"])}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        low, high = start["entry"], end["entry"]
+        size = max(ENTRIES_PER_PARTITION, -(-(high - low) // self.spec["parallelism"]))
+        found: list[InputPartition] = [Entries(i, min(i + size, high)) for i in range(low, high, size)]
+        fresh = start == self.spec["start"]
+        if end["tick"] > start["tick"]:
+            found.append(Tick(end, fresh))
+        if fresh:
+            found += [Restore(path) for path in self.spec["restore"]]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        schema = to_arrow_schema(self.wide, timezone="UTC")
+        match partition:
+            case Entries(low=low, high=high):
+                return self._entries(low, high, schema)
+            case Tick(clock=clock, replay=replay):
+                return iter([_wide_blocks(self._tick(clock, replay), schema)])
+            case Restore(path=path):
+                return _restored(Path(path), schema)
+        raise TypeError(partition)
+
+    def _entries(self, low: int, high: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        relations: dict[str, int] = self.spec["relations"]
+        counts: dict[str, int] = {}
+        for number, _, parts in InsertLog(Path(self.spec["log"])).entries(low, high):
+            seq = number << 32
+            for part in parts:
+                if number >= relations.get(part.name, number + 1) and part.table.num_rows:
+                    counts[part.name] = counts.get(part.name, 0) + part.table.num_rows
+                    yield _wide_rows(part.name, part.table, part.info["weight"], seq, schema)
+                seq += part.table.num_rows
+        stats = json.dumps({"rows_in": counts, "entry": high}).encode()
+        yield _wide_blocks([blocks.Block(blocks.STATS, 0, "", stats)], schema)
+
+    def _tick(self, clock: dict[str, Any], replay: bool) -> list[blocks.Block]:
+        payload = json.dumps(clock).encode()
+        ticks = [blocks.Block(op, bucket, blocks.TICK, payload) for op, bucket in self.spec["timed"]]
+        if not replay:
+            return ticks
+        return ticks + [blocks.Block(op, bucket, blocks.REPLAY, b"") for op, bucket in self.spec["replay"]]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the pipeline forgets entries by its own record."""
+
+
+def _wide_rows(relation: str, table: pa.Table, weight: int, seq: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of one relation as the wide frame: its struct column filled, all others NULL."""
+    column = f"in:{relation}"
+    target = schema.field(column).type
+    count = table.num_rows
+    extra = {"__w": pa.repeat(pa.scalar(weight, pa.int64()), count), "__seq": pa.array(range(seq, seq + count))}
+    arrays = [
+        extra[field.name] if field.name in extra else _flat(table, field.name).cast(field.type) for field in target
+    ]
+    struct = pa.StructArray.from_arrays(arrays, fields=list(target))
+    columns = [struct if field.name == column else pa.nulls(count, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _flat(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _wide_blocks(found: list[blocks.Block], schema: pa.Schema) -> pa.RecordBatch:
+    """Blocks that travel as they are: the address columns filled, all relations NULL."""
+    return _addressed(blocks.to_batch(found), schema)
+
+
+def _addressed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    count = batch.num_rows
+    columns = [batch.column(field.name[2:]) if _is_address(field) else pa.nulls(count, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_address(field: pa.Field) -> bool:
+    return field.name in ("__op", "__bucket", "__tag", "__payload")
+
+
+def _restored(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Blocks that an earlier generation's state was exported as."""
+    for batch in parquet.ParquetFile(path).iter_batches(batch_size=64, columns=list(blocks.Block._fields)):
+        yield _addressed(batch, schema)

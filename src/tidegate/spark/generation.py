@@ -1,0 +1,162 @@
+"""A generation: one circuit with its own Spark checkpoint. When the circuit changes, the next generation takes over the
+positions of the inputs and the state of every op that both have; an op or output that is new and reads an op that was
+there before begins with that op's whole content (a replay)."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.circuit.model import Circuit
+from tidegate.connectors.base import Source
+from tidegate.runtime.container import write_atomically
+from tidegate.spark import blocks
+from tidegate.spark.level import STATE
+from tidegate.spark.lowering import Consumer, Replays, consumers
+
+FEED_START = {"entry": 0, "tick": 0, "time": 0}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What should run: the circuit, the connectors behind its inputs in the order of Spark's offsets, the first log
+    entry that counts for each input that the insert log feeds, and a text that changes when any of it does."""
+
+    circuit: Circuit
+    sources: Mapping[str, Source]
+    fed: Mapping[str, int]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a generation is made of; it never changes once it has begun.
+
+    `base_step` is the last step of the generations before; `start` the feed's first offset; `positions` where the
+    connectors go on; `carried` the ops whose state was taken over; `restore` the files it is in.
+    """
+
+    number: int
+    base_step: int
+    wanted: Wanted
+    start: dict[str, Any]
+    positions: dict[str, Any] = field(default_factory=dict)
+    carried: frozenset[str] = frozenset()
+    known_outputs: frozenset[tuple[str, str]] = frozenset()
+    restore: tuple[str, ...] = ()
+
+    @property
+    def circuit(self) -> Circuit:
+        return self.wanted.circuit
+
+    @property
+    def fingerprint(self) -> str:
+        return self.wanted.fingerprint
+
+    def replays(self) -> Replays:
+        """The consumers that are new here, of ops that are not."""
+        found = [consumer for consumer in consumers(self.circuit) if consumer.branch.producer in self.carried]
+        return Replays(tuple(consumer for consumer in found if self._is_new(consumer)))
+
+    def _is_new(self, consumer: Consumer) -> bool:
+        if consumer.op is not None:
+            return consumer.op.id not in self.carried
+        return (consumer.address, branch_text(consumer)) not in self.known_outputs
+
+
+def branch_text(consumer: Consumer) -> str:
+    """What identifies a branch of an output: reading the same rows in the same way, it is the same output."""
+    return repr((consumer.branch.producer, consumer.branch.steps))
+
+
+def output_branches(circuit: Circuit) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (consumer.address, branch_text(consumer)) for consumer in consumers(circuit) if consumer.op is None
+    )
+
+
+class Generations:
+    """The generations of one data folder: finds the newest, makes the next."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def current(self) -> Generation | None:
+        """The newest generation that was begun."""
+        numbers = sorted(int(path.name) for path in self._folder.iterdir() if (path / "generation.pickle").exists())
+        if not numbers:
+            return None
+        with open(self.home(numbers[-1]) / "generation.pickle", "rb") as file:
+            found: Generation = pickle.load(file)
+        return found
+
+    def home(self, number: int) -> Path:
+        return self._folder / str(number)
+
+    def checkpoint(self, number: int) -> Path:
+        return self.home(number) / "checkpoint"
+
+    def begin(self, generation: Generation) -> None:
+        """Makes a generation the newest. Until this has happened the one before is still in force."""
+        self.home(generation.number).mkdir(parents=True, exist_ok=True)
+        write_atomically(self.home(generation.number) / "generation.pickle", pickle.dumps(generation))
+
+    def forget_before(self, number: int) -> None:
+        """Removes generations that were taken over completely."""
+        for path in self._folder.iterdir():
+            if path.name.isdigit() and int(path.name) < number:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def committed(self, number: int) -> int | None:
+        """The last batch that Spark has committed, None if there is none."""
+        return _largest(self.checkpoint(number) / "commits")
+
+    def planned(self, number: int) -> int | None:
+        """The last batch whose offsets are in Spark's write-ahead log."""
+        return _largest(self.checkpoint(number) / "offsets")
+
+    def offsets(self, number: int, batch: int) -> list[str]:
+        """The offset of every source after a batch, as Spark wrote it: first the feed, then the connectors."""
+        lines = (self.checkpoint(number) / "offsets" / str(batch)).read_text().splitlines()
+        return lines[2:]
+
+    def next_number(self) -> int:
+        """A number no generation has used, finished or not."""
+        return max((int(path.name) for path in self._folder.iterdir() if path.name.isdigit()), default=-1) + 1
+
+    def export_state(self, spark: SparkSession, old: Generation, ops: set[str], number: int) -> tuple[str, ...]:
+        """Writes the state of some ops of a generation as files of blocks the next one restores from."""
+        target = self.home(number) / "state"
+        shutil.rmtree(target, ignore_errors=True)
+        for level in range(old.circuit.depth):
+            stored = (
+                spark.read.format("statestore")
+                .option("operatorId", level)
+                .option("stateVarName", STATE)
+                .load(str(self.checkpoint(old.number)))
+            )
+            payload = "concat(cast(user_map_key.name AS binary), X'00', user_map_value.blob) AS payload"
+            chosen = stored.where(F.col("key.op").isin(*ops)).selectExpr(
+                "key.op AS op", "key.bucket AS bucket", f"'{blocks.RESTORE}' AS tag", payload
+            )
+            chosen.write.mode("append").parquet(str(target))
+        return tuple(str(path) for path in sorted(target.glob("*.parquet")))
+
+
+def feed_offset(line: str) -> dict[str, Any]:
+    offset: dict[str, Any] = json.loads(line)
+    return offset
+
+
+def _largest(folder: Path) -> int | None:
+    if not folder.exists():
+        return None
+    return max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=None)

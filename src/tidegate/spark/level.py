@@ -1,0 +1,143 @@
+"""A level: all stateful operators of one depth, of all views, in one `transformWithState`, grouped by (op, bucket)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
+
+from tidegate.kernels.api import WEIGHT, Clock, Delta
+from tidegate.kernels.specs import KernelSpec
+from tidegate.kernels.state import Store
+from tidegate.spark import blocks
+from tidegate.spark.blocks import Block
+from tidegate.spark.pack import kernel_of, output_block
+
+STATE = "segments"
+
+
+@dataclass(frozen=True)
+class Direct:
+    """An output that is a plain selection of an op's columns: no need to pass through Spark SQL. (name, column)."""
+
+    address: str
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class LevelOp:
+    """How a level runs one op: its kernel, and where its rows go. `raw`: Spark SQL follows."""
+
+    kernel: KernelSpec
+    ports: int
+    columns: tuple[str, ...]
+    raw: bool
+    direct: tuple[Direct, ...]
+    replay_raw: bool
+    replay_direct: tuple[Direct, ...]
+
+
+class MapSegments:
+    """Segments in Spark's own state store."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def get(self, name: str) -> bytes | None:
+        found = self._state.getValue((name,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, name: str, blob: bytes) -> None:
+        self._state.updateValue((name,), (blob,))
+
+    def delete(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+    def scan(self, low: str, high: str) -> Iterator[tuple[str, bytes]]:
+        found = ((key[0], bytes(value[0])) for key, value in self._state.iterator())
+        return iter(sorted(item for item in found if low <= item[0] < high))
+
+
+class Level(StatefulProcessor):
+    """Runs the kernels of one level. Blocks for other levels and for the outputs pass through."""
+
+    def __init__(self, ops: dict[str, LevelOp], base_step: int, spill: str) -> None:
+        self.ops, self.base_step, self.spill = ops, base_step, spill
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._segments = MapSegments(handle.getMapState(STATE, "name string", "blob binary"))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        address, bucket = key
+        op = self.ops.get(address)
+        if op is None:
+            yield from rows
+            return
+        found = [Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows]
+        for block in self._run(address, bucket, op, found):
+            yield Row(op=block.op, bucket=block.bucket, tag=block.tag, payload=block.payload)
+
+    def close(self) -> None:
+        """Nothing is held between steps but what the worker's cache holds."""
+
+    def _run(self, address: str, bucket: int, op: LevelOp, found: list[Block]) -> Iterator[Block]:
+        for block in found:
+            if block.tag == blocks.RESTORE:
+                name, blob = block.payload.split(b"\0", 1)
+                self._segments.put(name.decode(), blob)
+        state = Store(self._segments)
+        if any(block.tag == blocks.REPLAY for block in found):
+            yield from self._replay(address, op, kernel_of(op.kernel).content(state))
+        if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in found):
+            return
+        delta = kernel_of(op.kernel).step(_inputs(op, found), self._clock(found), state, state.fresh)
+        state.commit()
+        yield from self._emit(address, op, delta)
+        rows, size = state.stats()
+        yield Block(blocks.STATS, 0, "", json.dumps({"state": {address: {str(bucket): [rows, size]}}}).encode())
+
+    def _clock(self, found: list[Block]) -> Clock:
+        context = TaskContext.get()
+        assert context is not None
+        step = self.base_step + int(context.getLocalProperty("streaming.sql.batchId") or 0) + 1
+        ticks = [json.loads(block.payload) for block in found if block.tag == blocks.TICK]
+        return Clock(step, max((tick["time"] for tick in ticks), default=0))
+
+    def _emit(self, address: str, op: LevelOp, delta: Delta) -> Iterator[Block]:
+        if delta.errors:
+            refused = [[error.relation, error.code, error.message, error.row] for error in delta.errors]
+            yield Block(blocks.ERRORS, 0, "", json.dumps(refused).encode())
+        if delta.rows is not None and delta.rows.height:
+            yield from self._rows(blocks.RAW + address if op.raw else None, op.direct, op.columns, delta.rows)
+
+    def _replay(self, address: str, op: LevelOp, content: pl.DataFrame | None) -> Iterator[Block]:
+        if content is not None and content.height:
+            raw = blocks.REPLAYED + address if op.replay_raw else None
+            yield from self._rows(raw, op.replay_direct, op.columns, content)
+
+    def _rows(
+        self, raw: str | None, direct: tuple[Direct, ...], columns: tuple[str, ...], rows: pl.DataFrame
+    ) -> Iterator[Block]:
+        for target in direct:
+            chosen = rows.select([pl.col(source).alias(name) for name, source in target.columns] + [pl.col(WEIGHT)])
+            yield output_block(target.address, chosen, self.spill)
+        if raw is not None:
+            yield Block(raw, 0, "", blocks.encode(rows.select([*columns, WEIGHT])))
+
+
+def _inputs(op: LevelOp, found: list[Block]) -> list[pl.DataFrame | None]:
+    """The step's rows of each port. Blocks are put in one order, whatever order they arrived in, so that a step that
+    is run again computes the same floating-point sums."""
+    inputs: list[pl.DataFrame | None] = []
+    for port in range(op.ports):
+        payloads = sorted(block.payload for block in found if block.tag == str(port))
+        frames = [blocks.decode(payload) for payload in payloads]
+        inputs.append(pl.concat(frames, how="vertical_relaxed") if frames else None)
+    return inputs

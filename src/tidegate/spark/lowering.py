@@ -1,0 +1,250 @@
+"""The circuit as one Spark streaming frame: sources, packing, levels, and at the end the blocks of a step.
+
+Spark plans a tree, and two branches over one stateful operator would run it twice. So every frame is *wide*: one
+struct column per producer, all expressions of all consumers in one select, packed again into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from tidegate.catalog.schema import Schema
+from tidegate.circuit.model import Branch, Circuit, Filter, Op, Port, Project
+from tidegate.kernels.api import HASH, SEQ, WEIGHT
+from tidegate.spark import blocks, buckets
+from tidegate.spark.expressions import inside, literal, quoted
+from tidegate.spark.level import Direct, Level, LevelOp
+from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
+from tidegate.spark.types import struct_type
+
+ADDRESS = [
+    StructField("__op", StringType()),
+    StructField("__bucket", IntegerType()),
+    StructField("__tag", StringType()),
+    StructField("__payload", BinaryType()),
+]
+ADDRESS_NAMES = [field.name for field in ADDRESS]
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One branch with the target its rows are for."""
+
+    branch: Branch
+    address: str
+    port: int
+    op: Op | None
+    key: tuple[str, ...] = ()
+    hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Consumers that are new in this generation, per op that was there before: they begin with its whole content."""
+
+    consumers: tuple[Consumer, ...] = ()
+
+    def of(self, op: str) -> tuple[Consumer, ...]:
+        return tuple(consumer for consumer in self.consumers if consumer.branch.producer == op)
+
+
+def wide_schema(producers: Mapping[str, Schema], ordered: bool) -> StructType:
+    """The schema of a wide frame: addresses of passing blocks, then a struct per producer."""
+    extra = [StructField(WEIGHT, LongType())] + ([StructField(SEQ, LongType())] if ordered else [])
+    structs = [
+        StructField(name, StructType(struct_type(columns).fields + extra)) for name, columns in producers.items()
+    ]
+    return StructType(ADDRESS + structs)
+
+
+def consumers(circuit: Circuit) -> tuple[Consumer, ...]:
+    """Every branch of the circuit with where it leads."""
+    found = []
+    for op in circuit.ops:
+        for number, port in enumerate(op.ports):
+            found += [_port_consumer(branch, op, number, port) for branch in port.branches]
+    for output in circuit.outputs:
+        found += [Consumer(branch, blocks.OUTPUT + output.relation, 0, None) for branch in output.branches]
+    return tuple(found)
+
+
+def _port_consumer(branch: Branch, op: Op, number: int, port: Port) -> Consumer:
+    hashes = ((HASH, port.key), *port.hashes)
+    return Consumer(branch, op.id, number, op, port.key, hashes, port.ordered)
+
+
+class Lowering:
+    """Turns one circuit into frames. `partitions` is the number of shuffle partitions, pinned for the folder."""
+
+    def __init__(self, circuit: Circuit, replays: Replays, partitions: int, base_step: int, spill: str) -> None:
+        self.circuit, self.replays = circuit, replays
+        self.partitions, self.base_step, self.spill = partitions, base_step, spill
+        self.consumers = consumers(circuit)
+
+    def buckets(self, op: Op) -> tuple[int, ...]:
+        """The bucket labels of an op: one per partition, or one in all when there is nothing to split by."""
+        if all(not port.key for port in op.ports):
+            return (0,)
+        return buckets.labels(op.id, self.partitions)
+
+    def addresses(self, ops: Iterable[Op]) -> list[tuple[str, int]]:
+        return [(op.id, bucket) for op in ops for bucket in self.buckets(op)]
+
+    def pack_feed(self, frame: DataFrame, producers: Iterable[str]) -> DataFrame:
+        """The feed's wide frame as blocks."""
+        prefixes = {producer: producer for producer in producers}
+        return self._pack(frame, prefixes, passthrough=True, ordered=True, source=None)
+
+    def pack_source(self, frame: DataFrame, relation: str) -> DataFrame:
+        """A connector's flat frame (the relation's columns, `__w`, `__seq`, `__error`, `__raw`) as blocks."""
+        return self._pack(frame, {f"in:{relation}": None}, passthrough=False, ordered=True, source=relation)
+
+    def level(self, frame: DataFrame, number: int) -> DataFrame:
+        """One level of stateful operators, and what Spark SQL has to do with its rows."""
+        ops = self.circuit.level(number)
+        processor = Level({op.id: self._level_op(op) for op in ops}, self.base_step, self.spill)
+        after = frame.groupBy("op", "bucket").transformWithState(processor, blocks.SCHEMA, "append", "None")
+        producers = self._raw_producers(ops)
+        if not producers:
+            return after
+        wide = wide_schema(producers, ordered=False)
+        config = UnpackConfig(wide.json(), tuple(producers))
+        unpacked = after.mapInArrow(partial(unpack, config), wide)
+        return self._pack(unpacked, {name: name for name in producers}, passthrough=True, ordered=False, source=None)
+
+    def _raw_producers(self, ops: tuple[Op, ...]) -> dict[str, Schema]:
+        found: dict[str, Schema] = {}
+        for op in ops:
+            if any(_direct(consumer) is None for consumer in self._readers(op.id)):
+                found[blocks.RAW + op.id] = op.columns
+            if any(_direct(consumer) is None for consumer in self.replays.of(op.id)):
+                found[blocks.REPLAYED + op.id] = op.columns
+        return found
+
+    def _readers(self, producer: str) -> tuple[Consumer, ...]:
+        return tuple(consumer for consumer in self.consumers if consumer.branch.producer == producer)
+
+    def _level_op(self, op: Op) -> LevelOp:
+        now, later = _routes(self._readers(op.id)), _routes(self.replays.of(op.id))
+        columns = tuple(column.name for column in op.columns)
+        return LevelOp(op.kernel, len(op.ports), columns, now[0], now[1], later[0], later[1])
+
+    def _pack(
+        self, frame: DataFrame, prefixes: Mapping[str, str | None], passthrough: bool, ordered: bool, source: str | None
+    ) -> DataFrame:
+        chosen = self._chosen(prefixes)
+        kept = [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
+        if source is not None:
+            kept = ["CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"]
+        names = ["`__bad`"] if source is not None else kept
+        wide = _evaluate(frame, chosen, kept, names, ordered)
+        targets = tuple(self._target(f"t{index}", consumer) for index, (consumer, _) in enumerate(chosen))
+        return wide.mapInArrow(partial(pack, PackConfig(targets, passthrough, source, self.spill)), blocks.SCHEMA)
+
+    def _chosen(self, prefixes: Mapping[str, str | None]) -> list[tuple[Consumer, str | None]]:
+        """The consumers of these producers. Raw and replayed rows of an op are two producers."""
+        found: list[tuple[Consumer, str | None]] = []
+        for producer, prefix in prefixes.items():
+            if producer.startswith(blocks.REPLAYED):
+                readers = self.replays.of(producer.removeprefix(blocks.REPLAYED))
+            else:
+                readers = self._readers(producer.removeprefix(blocks.RAW))
+            derived = producer.startswith((blocks.RAW, blocks.REPLAYED))
+            found += [(reader, prefix) for reader in readers if not derived or _direct(reader) is None]
+        return found
+
+    def _target(self, column: str, consumer: Consumer) -> Target:
+        hashes = tuple(name for name, _ in consumer.hashes)
+        if consumer.op is None:
+            return Target(column, consumer.address, 0, None, hashes, ())
+        return Target(column, consumer.address, consumer.port, consumer.op.kernel, hashes, self.buckets(consumer.op))
+
+
+def _routes(readers: tuple[Consumer, ...]) -> tuple[bool, tuple[Direct, ...]]:
+    """Whether Spark SQL follows for some reader, and the readers that need none."""
+    direct = [_direct(reader) for reader in readers]
+    return any(route is None for route in direct), tuple(route for route in direct if route is not None)
+
+
+def _direct(consumer: Consumer) -> Direct | None:
+    """An output that only selects columns of its op."""
+    if consumer.op is not None:
+        return None
+    columns = {column.name: column.name for column in consumer.branch.columns}
+    if not consumer.branch.steps:
+        return Direct(consumer.address, tuple(columns.items()))
+    chosen: dict[str, str] | None = None
+    for step in consumer.branch.steps:
+        if not isinstance(step, Project) or any(not _plain(sql) for _, sql in step.items):
+            return None
+        names = {name: sql[1:-1].replace("``", "`") for name, sql in step.items}
+        chosen = {name: chosen[source] if chosen else source for name, source in names.items()}
+    assert chosen is not None
+    return Direct(consumer.address, tuple(chosen.items()))
+
+
+def _plain(sql: str) -> bool:
+    """A back-quoted name and nothing else."""
+    return sql.startswith("`") and sql.endswith("`") and "`" not in sql[1:-1].replace("``", "")
+
+
+def _evaluate(
+    frame: DataFrame, chosen: list[tuple[Consumer, str | None]], kept: list[str], kept_names: list[str], ordered: bool
+) -> DataFrame:
+    """All branches in lockstep: each select does one round of filters and one projection of every branch."""
+    plans = [_rounds(consumer, f"t{index}", prefix, ordered) for index, (consumer, prefix) in enumerate(chosen)]
+    current = frame
+    for number in range(max((len(plan) for plan in plans), default=1)):
+        structs = [
+            f"{plan[number] if number < len(plan) else quoted(f't{index}')} AS {quoted(f't{index}')}"
+            for index, plan in enumerate(plans)
+        ]
+        current = current.selectExpr(*(kept if number == 0 else kept_names), *structs)
+    hashes = [
+        f"{_hash(f't{index}', columns)} AS {quoted(f't{index}#{name}')}"
+        for index, (consumer, _) in enumerate(chosen)
+        for name, columns in consumer.hashes
+    ]
+    return current.selectExpr(*kept_names, *[quoted(f"t{index}") for index in range(len(chosen))], *hashes)
+
+
+def _hash(struct: str, columns: tuple[str, ...]) -> str:
+    if not columns:
+        return "0L"
+    return f"xxhash64({', '.join(f'{quoted(struct)}.{quoted(column)}' for column in columns)})"
+
+
+def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool) -> list[str]:
+    """The SQL of each round of one branch: the first over the producer, the others over the struct before."""
+    found = []
+    for filters, items in _split(consumer.branch):
+        guard = "`__error` IS NULL" if prefix is None else f"{quoted(prefix)}.{quoted(WEIGHT)} IS NOT NULL"
+        conditions = [guard, *(f"({inside(sql, prefix)})" for sql in filters)]
+        fields = [f"{literal(name)}, {inside(sql, prefix)}" for name, sql in items]
+        fields.append(f"{literal(WEIGHT)}, {inside(quoted(WEIGHT), prefix)}")
+        if consumer.ordered:
+            fields.append(f"{literal(SEQ)}, {inside(quoted(SEQ), prefix) if ordered else '0L'}")
+        found.append(f"CASE WHEN {' AND '.join(conditions)} THEN named_struct({', '.join(fields)}) END")
+        prefix, ordered = struct, ordered and consumer.ordered
+    return found
+
+
+def _split(branch: Branch) -> list[tuple[list[str], Iterable[tuple[str, str]]]]:
+    """A branch as rounds of some filters and one projection."""
+    rounds: list[tuple[list[str], Iterable[tuple[str, str]]]] = []
+    filters: list[str] = []
+    for step in branch.steps:
+        if isinstance(step, Filter):
+            filters.append(step.sql)
+        else:
+            rounds.append((filters, step.items))
+            filters = []
+    if filters or not rounds:
+        rounds.append((filters, [(column.name, quoted(column.name)) for column in branch.columns]))
+    return rounds

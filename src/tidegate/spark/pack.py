@@ -1,0 +1,195 @@
+"""Rows to blocks and back, inside `mapInArrow`: what happens between Spark SQL and the stateful levels."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidegate import kernels
+from tidegate.kernels.api import HASH, WEIGHT, Kernel
+from tidegate.kernels.specs import KernelSpec
+from tidegate.spark import blocks
+from tidegate.spark.blocks import Block
+
+SPILL_BYTES = 256 * 1024
+COMBINE_ROWS = 500_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the rows in one struct column of a wide frame go: a port of an op, or an output (no kernel)."""
+
+    column: str
+    address: str
+    port: int
+    kernel: KernelSpec | None
+    hashes: tuple[str, ...]
+    buckets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PackConfig:
+    """What to pack out of a wide frame. `source` names the connector's relation whose rows are counted, if it is one;
+    `spill` is the folder for large outputs."""
+
+    targets: tuple[Target, ...]
+    passthrough: bool
+    source: str | None
+    spill: str
+
+
+@cache
+def kernel_of(spec: KernelSpec) -> Kernel:
+    """The kernel of a spec, made once per worker."""
+    return kernels.make(spec)
+
+
+def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Combines, splits by bucket and encodes the rows of every target."""
+    waiting: dict[Target, list[pl.DataFrame]] = {}
+    counted = 0
+    for batch in batches:
+        if config.passthrough:
+            yield from _addressed(batch)
+        frame = blocks.frame_of(batch)
+        counted += frame.height
+        if "__bad" in frame.columns:
+            yield from _bad_rows(config.source or "", frame)
+        for target in config.targets:
+            rows = _rows(frame, target)
+            if rows.is_empty():
+                continue
+            if target.kernel is None:
+                yield blocks.to_batch([output_block(target.address, rows, config.spill)])
+            else:
+                _collect(waiting.setdefault(target, []), target, rows)
+    for target, frames in waiting.items():
+        yield blocks.to_batch(_split(target, _combined(target, frames)))
+    if config.source and counted:
+        yield blocks.to_batch([stats_block({"rows_in": {config.source: counted}})])
+
+
+def stats_block(stats: dict[str, object]) -> Block:
+    return Block(blocks.STATS, 0, "", json.dumps(stats).encode())
+
+
+def output_block(address: str, rows: pl.DataFrame, spill: str) -> Block:
+    """Changes of a logged relation: small ones travel inline, large ones as the name of a file."""
+    payload = blocks.encode(rows)
+    if len(payload) < SPILL_BYTES:
+        return Block(address, 0, blocks.INLINE, payload)
+    name = uuid.uuid4().hex
+    (Path(spill) / name).write_bytes(payload)
+    return Block(address, 0, blocks.SPILLED, json.dumps([name, rows.height]).encode())
+
+
+def _addressed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Blocks that only pass through on their way to a later level."""
+    columns = [batch.column(f"__{name}") for name in Block._fields]
+    found = pa.RecordBatch.from_arrays(columns, schema=blocks.ARROW)
+    present = found.filter(columns[0].is_valid())
+    if present.num_rows:
+        yield present
+
+
+def _bad_rows(relation: str, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+    bad = frame.select("__bad").filter(pl.col("__bad").struct.field("message").is_not_null()).unnest("__bad")
+    if bad.height:
+        found = [[relation, "MALFORMED_ROW", row["message"], row["row"] or ""] for row in bad.iter_rows(named=True)]
+        yield blocks.to_batch([Block(blocks.ERRORS, 0, "", json.dumps(found).encode())])
+
+
+def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
+    """The rows of one target, with their hashes."""
+    column = target.column
+    present = frame.filter(pl.col(column).struct.field(WEIGHT).is_not_null())
+    hashes = [pl.col(f"{column}#{name}").alias(name) for name in target.hashes]
+    return present.select(pl.col(column), *hashes).unnest(column)
+
+
+def _collect(frames: list[pl.DataFrame], target: Target, rows: pl.DataFrame) -> None:
+    assert target.kernel is not None
+    frames.append(kernel_of(target.kernel).combine(target.port, rows))
+    if len(frames) > 1 and sum(frame.height for frame in frames) > COMBINE_ROWS:
+        frames[:] = [_combined(target, frames)]
+
+
+def _combined(target: Target, frames: list[pl.DataFrame]) -> pl.DataFrame:
+    if len(frames) == 1:
+        return frames[0]
+    assert target.kernel is not None
+    return kernel_of(target.kernel).combine(target.port, pl.concat(frames, how="vertical_relaxed"))
+
+
+def _split(target: Target, rows: pl.DataFrame) -> list[Block]:
+    """One block per bucket."""
+    tag = str(target.port)
+    if len(target.buckets) == 1:
+        return [Block(target.address, target.buckets[0], tag, blocks.encode(rows))]
+    parts = rows.with_columns((pl.col(HASH) % len(target.buckets)).alias("__part")).partition_by(
+        "__part", as_dict=True, include_key=False
+    )
+    return [
+        Block(target.address, target.buckets[int(index)], tag, blocks.encode(part)) for (index,), part in parts.items()
+    ]
+
+
+@dataclass(frozen=True)
+class UnpackConfig:
+    """The wide frame's schema (Spark's JSON) and which raw blocks it has a struct column for."""
+
+    wide: str
+    producers: tuple[str, ...]
+
+
+def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Blocks as a wide frame: rows of each producer in its struct column; blocks of later levels as they are."""
+    schema = to_arrow_schema(StructType.fromJson(json.loads(config.wide)), timezone="UTC")
+    raw: dict[str, list[pl.DataFrame]] = {}
+    for batch in batches:
+        passing = []
+        for row in batch.to_pylist():
+            block = Block(row["op"], row["bucket"], row["tag"], row["payload"])
+            if block.op in config.producers:
+                raw.setdefault(block.op, []).append(blocks.decode(block.payload))
+            else:
+                passing.append(block)
+        if passing:
+            yield wide(schema, blocks.to_batch(passing))
+    for producer, frames in raw.items():
+        yield wide_rows(schema, producer, pl.concat(frames, how="vertical_relaxed"))
+
+
+def wide(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Blocks as rows of a wide frame."""
+    address = {f"__{name}": batch.column(name) for name in Block._fields}
+    columns = [address.get(field.name, None) for field in schema]
+    filled = [
+        pa.nulls(batch.num_rows, field.type) if column is None else column
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(filled, schema=schema)
+
+
+def wide_rows(schema: pa.Schema, producer: str, rows: pl.DataFrame) -> pa.RecordBatch:
+    """Rows of one producer as rows of a wide frame."""
+    target = schema.field(producer).type
+    table = rows.select([field.name for field in target]).to_arrow()
+    arrays = [_chunk(table.column(index), field.type) for index, field in enumerate(target)]
+    struct = pa.StructArray.from_arrays(arrays, fields=list(target))
+    columns = [struct if field.name == producer else pa.nulls(rows.height, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _chunk(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    array = column.combine_chunks()
+    return (array.chunk(0) if isinstance(array, pa.ChunkedArray) else array).cast(kind)

@@ -1,0 +1,291 @@
+"""A pipeline: the one Spark query of a database, its generations, and how it starts, idles and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidegate import errors
+from tidegate.circuit.model import Circuit
+from tidegate.connectors.base import SourceContext
+from tidegate.kernels.specs import AggregateSpec
+from tidegate.runtime.container import write_atomically
+from tidegate.runtime.folder import Folder
+from tidegate.runtime.step_log import StepLog
+from tidegate.spark.feed import Feed
+from tidegate.spark.generation import FEED_START, Generation, Generations, Wanted, feed_offset, output_branches
+from tidegate.spark.lowering import Lowering, wide_schema
+from tidegate.spark.recorder import Recorder, StopRequested
+
+SETTINGS_FILE = "pipeline.json"
+
+
+class Pipeline:
+    """Runs circuits of one folder, one at a time, on one Spark session."""
+
+    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, wall: bool) -> None:
+        self.spark, self.folder, self.log, self.wall = spark, folder, log, wall
+        self.generations = Generations(folder.generations)
+        self.after_step: Callable[[int], None] = lambda step: None
+        self.once = False
+        self._query: StreamingQuery | None = None
+        self._recorder: Recorder | None = None
+        self._running: Wanted | None = None
+        self._clock_lock = threading.Lock()
+        spark.dataSource.register(Feed)
+        spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
+
+    @property
+    def partitions(self) -> int:
+        """The number of shuffle partitions: state is laid out by it, so it is pinned at the first run."""
+        path = self.folder.root / SETTINGS_FILE
+        if not path.exists():
+            count = max(1, self.spark.sparkContext.defaultParallelism)
+            write_atomically(path, json.dumps({"partitions": count}).encode())
+        return int(json.loads(path.read_text())["partitions"])
+
+    @property
+    def active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    @property
+    def state(self) -> dict[str, dict[str, list[int]]]:
+        """Rows and bytes of state per op and bucket, as far as this process has seen them."""
+        return self._recorder.state if self._recorder else {}
+
+    def start(self, wanted: Wanted) -> None:
+        """Runs what is wanted: resumes the newest generation if it is that, else begins the next one."""
+        if self.active and self._running is not None and self._running.fingerprint == wanted.fingerprint:
+            return
+        self.stop()
+        generation = self._generation(wanted)
+        self._launch(generation, wanted)
+
+    def skip(self, head: int) -> None:
+        """Nothing is maintained: what was given so far is past, and whatever comes to be maintained begins after it."""
+        self.stop()
+        current = self.generations.current()
+        nothing = Wanted(Circuit((), (), ()), {}, {}, "")
+        start = {**FEED_START, "entry": head, "tick": self.clock()["tick"]}
+        if current is None or current.start["entry"] != head or current.wanted != nothing:
+            self.generations.begin(Generation(self.generations.next_number(), self.log.last(), nothing, start))
+
+    def idle(self, timeout: float | None = None) -> None:
+        """Waits until everything that was given is processed."""
+        assert self._query is not None
+        with self._failures():
+            self._query.processAllAvailable()
+
+    def check(self) -> None:
+        """Raises what ended the query, if something did."""
+        if self._query is not None and not self._query.isActive:
+            with self._failures():
+                failure = self._query.exception()
+                if failure is not None:
+                    raise failure
+
+    def stop(self) -> None:
+        """Ends the query between two steps where it can, so that what is logged is also committed."""
+        query, recorder = self._query, self._recorder
+        if query is None or recorder is None:
+            return
+        if query.isActive:
+            self._settle_between_steps(query, recorder)
+            query.stop()
+        self._query = None
+
+    def tick(self, time_us: int | None = None) -> None:
+        """Moves the clock: the next micro-batch tells every op that asked for it."""
+        with self._clock_lock:
+            clock = self.clock()
+            moved = {"tick": clock["tick"] + 1, "time": clock["time"] if time_us is None else time_us}
+            write_atomically(self.folder.clock, json.dumps(moved).encode())
+
+    def clock(self) -> dict[str, int]:
+        try:
+            found: dict[str, int] = json.loads(self.folder.clock.read_text())
+        except FileNotFoundError:
+            return {"tick": 0, "time": 0}
+        return found
+
+    def consumed(self) -> int:
+        """The first entry of the insert log that no committed step has read."""
+        generation = self.generations.current()
+        if generation is None:
+            return 0
+        batch = self.generations.committed(generation.number)
+        if batch is None:
+            return int(generation.start["entry"])
+        return int(feed_offset(self.generations.offsets(generation.number, batch)[0])["entry"])
+
+    def _settle_between_steps(self, query: StreamingQuery, recorder: Recorder) -> None:
+        """Lets a batch that is under way finish and be committed, and keeps the next from beginning."""
+        recorder.last_batch = recorder.batch
+        deadline = time.monotonic() + 60
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            if not query.status["isDataAvailable"]:
+                return
+            time.sleep(0.01)
+
+    def _generation(self, wanted: Wanted) -> Generation:
+        current = self.generations.current()
+        if current is None:
+            return self._begin(self._first(wanted))
+        if current.fingerprint == wanted.fingerprint:
+            return current
+        return self._begin(self._next(current, wanted))
+
+    def _begin(self, generation: Generation) -> Generation:
+        known = output_branches(generation.circuit) & generation.known_outputs
+        old = {address for address, _ in known}
+        for output in generation.circuit.outputs:
+            if f"out:{output.relation}" not in old:
+                self.log.begin(output.relation, generation.base_step)
+        self.generations.begin(generation)
+        self.tick()
+        return generation
+
+    def _first(self, wanted: Wanted) -> Generation:
+        return Generation(
+            number=self.generations.next_number(),
+            base_step=self.log.last(),
+            wanted=wanted,
+            start={**FEED_START, "tick": self.clock()["tick"]},
+        )
+
+    def _next(self, old: Generation, wanted: Wanted) -> Generation:
+        """The generation after `old`: positions and shared state go along."""
+        self._settle(old)
+        number = self.generations.next_number()
+        kept = {op.id for op in wanted.circuit.ops}
+        batch = self.generations.committed(old.number)
+        if batch is None:
+            return self._inherit(old, wanted, number)
+        carried = kept & {op.id for op in old.circuit.ops}
+        offsets = self.generations.offsets(old.number, batch)
+        self.log.truncate(old.base_step + batch + 1)
+        return Generation(
+            number=number,
+            base_step=old.base_step + batch + 1,
+            wanted=wanted,
+            start={**feed_offset(offsets[0]), "tick": self.clock()["tick"]},
+            positions=self._positions(old, wanted, offsets[1:]),
+            carried=frozenset(carried),
+            known_outputs=output_branches(old.circuit),
+            restore=self.generations.export_state(self.spark, old, carried, number) if carried else (),
+        )
+
+    def _inherit(self, old: Generation, wanted: Wanted, number: int) -> Generation:
+        """`old` never finished a step: the next one begins where it would have begun."""
+        kept = {op.id for op in wanted.circuit.ops}
+        return Generation(
+            number=number,
+            base_step=old.base_step,
+            wanted=wanted,
+            start={**old.start, "tick": self.clock()["tick"]},
+            positions=old.positions,
+            carried=old.carried & kept,
+            known_outputs=old.known_outputs,
+            restore=old.restore,
+        )
+
+    def _positions(self, old: Generation, wanted: Wanted, offsets: list[str]) -> dict[str, Any]:
+        found = {}
+        for index, (relation, offset) in enumerate(zip(old.wanted.sources, offsets, strict=True), start=1):
+            source = wanted.sources.get(relation)
+            if source is not None and offset != "-":
+                logs = self.generations.checkpoint(old.number) / "sources" / str(index)
+                found[relation] = source.position(offset, logs, old.positions.get(relation))
+        return found
+
+    def _settle(self, old: Generation) -> None:
+        """A step that is logged but not committed (the process was killed in between) is run to its end first, by the
+        circuit it belongs to."""
+        committed, planned = self.generations.committed(old.number), self.generations.planned(old.number)
+        done = old.base_step + (-1 if committed is None else committed) + 1
+        if self.log.last() <= done or planned is None:
+            return
+        self._launch(old, old.wanted, last_batch=planned)
+        while self.active and self.generations.committed(old.number) != planned:
+            time.sleep(0.02)
+        self.check()
+        self.stop()
+
+    def _launch(self, generation: Generation, wanted: Wanted, last_batch: int | None = None) -> None:
+        lowering = Lowering(
+            generation.circuit, generation.replays(), self.partitions, generation.base_step, str(self.folder.blobs)
+        )
+        frame = self._blocks(generation, wanted, lowering)
+        for number in range(1, generation.circuit.depth + 1):
+            frame = lowering.level(frame, number)
+        recorder = Recorder(generation.circuit, self.log, generation.base_step, self.folder.blobs, self._stepped)
+        recorder.last_batch = last_batch
+        self._query = (
+            frame.writeStream.foreachBatch(recorder)
+            .outputMode("append")
+            .option("checkpointLocation", str(self.generations.checkpoint(generation.number)))
+            .start()
+        )
+        self._recorder, self._running = recorder, wanted
+
+    def _stepped(self, step: int) -> None:
+        self.after_step(step)
+
+    def _blocks(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
+        frames = [self._feed(generation, wanted, lowering)]
+        for relation, source in wanted.sources.items():
+            context = SourceContext(
+                folder=self.folder.root, once=self.once, start=generation.positions.get(relation)
+            )
+            frames.append(lowering.pack_source(source.stream(self.spark, context), relation))
+        return reduce(DataFrame.unionByName, frames)
+
+    def _feed(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
+        circuit = generation.circuit
+        producers = {item.producer: item.columns for item in circuit.inputs if item.relation in wanted.fed}
+        timed = [op for op in circuit.ops if isinstance(op.kernel, AggregateSpec) and op.kernel.scalar]
+        replayed = {consumer.branch.producer for consumer in lowering.replays.consumers}
+        spec = {
+            "log": str(self.folder.inserts),
+            "clock": str(self.folder.clock),
+            "relations": dict(wanted.fed),
+            "timed": lowering.addresses(timed),
+            "replay": lowering.addresses(op for op in circuit.ops if op.id in replayed),
+            "restore": list(generation.restore),
+            "start": generation.start,
+            "parallelism": self.partitions,
+            "wall": self.wall,
+        }
+        frame = (
+            self.spark.readStream.format(Feed.name())
+            .option("wide", wide_schema(producers, ordered=True).json())
+            .option("spec", json.dumps(spec))
+            .load()
+        )
+        return lowering.pack_feed(frame, producers)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except StreamingQueryException as failure:
+            if StopRequested.__name__ in str(failure):
+                return
+            raise errors.make("PIPELINE_FAILED", reason=_reason(str(failure)), log=str(self.folder.log)) from failure
+
+
+def _reason(text: str) -> str:
+    """The last line of a Python traceback in Spark's text, or its first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if "Error:" in line or "Exception:" in line]
+    return (told[-1] if told else lines[0])[:500]
+

@@ -1,0 +1,115 @@
+"""What happens to a step's blocks on the driver: they become one record of the step log, then the sinks' turn."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from tidegate.circuit.model import Circuit, Output
+from tidegate.runtime import zset
+from tidegate.runtime.step_log import StepLog, StepRecord
+from tidegate.spark import blocks
+from tidegate.spark.types import arrow_schema
+
+LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
+
+
+class StopRequested(Exception):
+    """Raised at the beginning of a batch to end the query between two steps."""
+
+
+class Recorder:
+    """The `foreachBatch` function of a generation. Runs exactly one action, writes exactly one step. A batch after
+    `last_batch` is not begun."""
+
+    def __init__(
+        self, circuit: Circuit, log: StepLog, base_step: int, spill: Path, after_step: Callable[[int], None]
+    ) -> None:
+        self._outputs = {output.relation: output for output in circuit.outputs}
+        self._schemas = {output.relation: arrow_schema(output.columns) for output in circuit.outputs}
+        self._log, self._base, self._spill, self._after = log, base_step, spill, after_step
+        self.last_batch: int | None = None
+        self.batch = -1
+        self.state: dict[str, dict[str, list[int]]] = {}
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        if self.last_batch is not None and batch > self.last_batch:
+            raise StopRequested
+        self.batch = batch
+        started = time.time()
+        rows = frame.toArrow()
+        step = self._base + batch + 1
+        self._log.write(self._record(step, started, _by_address(rows)))
+        self._after(step)
+
+    def _record(self, step: int, started: float, found: dict[str, list[tuple[str, bytes]]]) -> StepRecord:
+        stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
+        refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
+        changes: dict[str, pa.Table] = {}
+        files: dict[str, list[tuple[str, int]]] = {}
+        for address, payloads in found.items():
+            relation = address.removeprefix(blocks.OUTPUT)
+            self._log_output(self._outputs[relation], payloads, changes, files)
+        for op, sizes in stats["state"].items():
+            self.state.setdefault(op, {}).update(sizes)
+        header = {
+            "started": started,
+            "millis": round((time.time() - started) * 1000, 3),
+            "rows_in": stats["rows_in"],
+            "errors": refused,
+            "late": [],
+            "entry": max(stats["entry"], self._log.header(step - 1).get("entry", 0)),
+        }
+        return StepRecord(step, header, changes, files)
+
+    def _log_output(
+        self, output: Output, payloads: list[tuple[str, bytes]], changes: dict[str, pa.Table], files: dict[str, list[tuple[str, int]]]
+    ) -> None:
+        append = output.kind == "append"
+        if append and not output.hidden:
+            names = [json.loads(payload) for tag, payload in payloads if tag == blocks.SPILLED]
+            if names:
+                files[output.relation] = names
+            payloads = [item for item in payloads if item[0] == blocks.INLINE]
+        if not payloads:
+            return
+        rows = pl.concat([self._decode(*item) for item in payloads], how="vertical_relaxed")
+        hidden = [column.name for column in output.hidden]
+        table = zset.changes(rows, hidden, output.key, append).to_arrow()
+        if table.num_rows:
+            schema = self._schemas[output.relation]
+            target = pa.schema([*schema, *LOGGED])
+            changes[output.relation] = table.select(target.names).cast(target)
+
+    def _decode(self, tag: str, payload: bytes) -> pl.DataFrame:
+        if tag == blocks.SPILLED:
+            path = self._spill / json.loads(payload)[0]
+            payload = path.read_bytes()
+            path.unlink(missing_ok=True)
+        return blocks.decode(payload)
+
+
+def _by_address(rows: pa.Table) -> dict[str, list[tuple[str, bytes]]]:
+    found: dict[str, list[tuple[str, bytes]]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(row["op"], []).append((row["tag"], row["payload"]))
+    return {address: sorted(items) for address, items in sorted(found.items())}
+
+
+def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counters of several workers added up; state sizes side by side."""
+    rows: dict[str, int] = {}
+    state: dict[str, dict[str, list[int]]] = {}
+    for part in parts:
+        for relation, count in part.get("rows_in", {}).items():
+            rows[relation] = rows.get(relation, 0) + count
+        for op, sizes in part.get("state", {}).items():
+            state.setdefault(op, {}).update(sizes)
+    return {"rows_in": rows, "state": state, "entry": max((part.get("entry", 0) for part in parts), default=0)}
