@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.cli.changes import as_ops
-from tidegate.cli.tables import text_table
+from tidegate.cli.tables import counted, text_table
 
 if TYPE_CHECKING:
     from tidegate import Database, Result
@@ -18,7 +17,8 @@ HELP = """\
   \\step       run until nothing more can happen
   \\auto on|off  a step after every statement that changes something (on)
   \\q          leave                    \\?          this text"""
-READING = ("SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SUBSCRIBE", "VALUES", "SET")
+FEEDING = ("INSERT", "DELETE", "UPDATE", "ADVANCE")
+DEFINING = ("CREATE", "DROP")
 
 
 class Quit(Exception):
@@ -31,6 +31,7 @@ class Session:
     def __init__(self, db: Database) -> None:
         self.db = db
         self.auto = True
+        self._stale = False
         self._names: tuple[str, ...] | None = None
         self._commands: dict[str, Callable[[str], None]] = {
             "?": lambda _: print(HELP),
@@ -83,21 +84,20 @@ class Session:
         self._commands[word](rest.strip().rstrip(";"))
 
     def _statement(self, text: str) -> None:
+        """A step follows what feeds a relation; one that only defines something waits for the next reader."""
         word = _first_word(text)
-        if word == "SUBSCRIBE":
-            return self._subscribe(text)
-        _print(self.db.sql(text), quiet=word not in READING)
-        if word not in READING:
-            self._names = None
-            if self.auto:
-                self.db.step()
+        if self._stale and word not in DEFINING:
+            self._catch_up()
+        _print(self.db.sql(text))
+        if word in FEEDING or word in DEFINING:
+            self._names, self._stale = None, True
+        if word in FEEDING:
+            self._catch_up()
 
-    def _subscribe(self, text: str) -> None:
-        try:
-            for line in as_ops(self.db.sql(text).changes()):
-                print(line, flush=True)
-        except KeyboardInterrupt:
-            print()
+    def _catch_up(self) -> None:
+        if self.auto and not self.db.read_only:
+            self.db.step()
+            self._stale = False
 
     def _show(self, sql: str) -> None:
         _print(self.db.sql(sql))
@@ -112,7 +112,11 @@ class Session:
         return [(row[0], kind) for kind, sql in kinds for row in self.db.sql(sql).rows()]
 
     def _step(self) -> None:
-        print(self.db.step())
+        report = self.db.step()
+        self._stale = False
+        print(f"{counted(len(report.steps), 'micro-batch', 'micro-batches')}, now at step {report.steps.stop - 1}")
+        for name, rows in report.rows_out.items():
+            print(f"  {name}: {counted(rows, 'change')}")
 
     def _set_auto(self, word: str) -> None:
         self.auto = word != "off"
@@ -129,12 +133,12 @@ def _first_word(text: str) -> str:
     return words[0].upper().strip("(") if words else ""
 
 
-def _print(result: Result, quiet: bool = False) -> None:
+def _print(result: Result) -> None:
     from tidegate.errors import render
 
     for warning in result.warnings:
         print(f"warning {render(warning)}", file=sys.stderr)
     if result.columns:
         print(text_table(result.columns, result.rows()))
-    elif quiet:
-        print("ok")
+    elif result.message:
+        print(result.message)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
@@ -32,46 +29,17 @@ class Check:
     advice: str = ""
 
 
-def java_program() -> str | None:
-    """The `java` that Spark will start: of JAVA_HOME if that is set, else the first on PATH."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        program = Path(home) / "bin" / "java"
-        return str(program) if os.access(program, os.X_OK) else None
-    return shutil.which("java")
-
-
-def java_version(program: str) -> int | None:
-    """Its feature release: 17 for `17.0.15`, 8 for `1.8.0_392`; None if it does not say."""
-    try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    except OSError:
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found.group(1)) if found else None
-
-
 def check_java() -> Check:
-    """Java 17 or later."""
-    program = java_program()
+    """Java 17 or later: of JAVA_HOME if that is set, else the first on PATH."""
+    from tidegate.spark.session import java_version
+
+    release, home = java_version(), os.environ.get("JAVA_HOME")
+    where = f"JAVA_HOME={home}" if home else "PATH"
     advice = f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
-    if program is None:
-        home = os.environ.get("JAVA_HOME")
-        return Check("Java", "fail", f"no bin/java in JAVA_HOME={home}" if home else "none on PATH", advice)
-    release = java_version(program)
     if release is None:
-        return Check("Java", "fail", f"{program} does not tell its version", advice)
+        return Check("Java", "fail", f"none in {where}", advice)
     state = "ok" if release >= OLDEST_JAVA else "fail"
-    return Check("Java", state, f"{release} ({program})", "" if state == "ok" else advice)
-
-
-def require_java() -> None:
-    """Refuses to go on without Java, before Spark fails in its own words."""
-    found = check_java()
-    if found.state == "fail":
-        from tidegate.errors import make
-
-        raise make("JAVA_MISSING", detail=f"found: {found.found}", hint=f"{found.advice}; `tidegate doctor` checks it")
+    return Check("Java", state, f"{release}, by {where}", "" if state == "ok" else advice)
 
 
 def check_python() -> Check:

@@ -12,7 +12,7 @@ def explain_file(file: Path, view: str | None, stage: str, *, as_json: bool) -> 
     """Declares the file in a temporary folder and prints the plan of one view, or of all."""
     text = read_script(file)
     with opened(None) as db:
-        db.run_script(text, str(file))
+        db.run_script(text, file.name)
         names = [view] if view else list(db.views())
         plans = {name: db.explain(name, stage=stage) for name in names}
     if as_json:

@@ -1,4 +1,4 @@
-"""Opening a database from the command line: Java first, then Spark, with a word for the one who waits."""
+"""Opening a database from the command line, with a word for the one who waits for Spark."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from tidegate.cli.environment import require_java
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidegate import Database
 
 
 @contextmanager
-def opened(folder: Path | None, **options: Any) -> Iterator[Database]:
-    """A database that is closed whatever happens. `folder` None: a temporary one."""
-    require_java()
-    db = _connect(folder, {name: value for name, value in options.items() if value is not None})
-    try:
-        yield db
-    finally:
-        db.close()
+def opened(
+    folder: Path | None, *, master: str | None = None, read_only: bool = False, spark: bool = True
+) -> Iterator[Database]:
+    """A database that is closed whatever happens. `folder` None: a temporary one. `spark`: started at once."""
+    import tidegate
 
-
-@contextmanager
-def opened_to_read(folder: Path) -> Iterator[Database]:
-    """An existing pipeline's folder, read-only: also while another process runs it."""
-    with opened(folder, read_only=True) as db:
+    with tidegate.connect(folder, master=master, read_only=read_only) as db:
+        if spark:
+            with _told("starting Spark ..."):
+                _ = db.engine
         yield db
 
 
@@ -42,13 +36,6 @@ def read_script(path: Path) -> str:
         raise OptionError("INVALID_OPTION", f"cannot read {path}: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise OptionError("INVALID_OPTION", f"cannot read {path}: it is not UTF-8 text") from problem
-
-
-def _connect(folder: Path | None, options: dict[str, Any]) -> Database:
-    with _told("starting Spark ..."):
-        import tidegate
-
-        return tidegate.connect(str(folder), **options) if folder else tidegate.connect(**options)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.cli.opening import opened_to_read
+from tidegate.cli.opening import opened
 from tidegate.cli.tables import text_table
 from tidegate.cli.values import compact, shown
 
@@ -22,7 +22,7 @@ def query_folder(folder: Path, sql: str, as_of: int | None, format: str) -> None
         from tidegate.errors import OptionError
 
         raise OptionError("INVALID_OPTION", "Arrow is binary: not for a terminal", hint="add `> rows.arrow`")
-    with opened_to_read(folder) as db:
+    with opened(folder, read_only=True) as db:
         WRITERS[format](db.query(sql, as_of=as_of))
 
 

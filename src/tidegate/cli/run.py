@@ -28,7 +28,7 @@ def run_pipeline(
 ) -> None:
     """Runs the files' pipeline in its folder until its inputs end (`once`) or someone ends it."""
     folder = data or Path(files[0].stem)
-    scripts = [(read_script(path), str(path)) for path in files]
+    scripts = [(read_script(path), path.name) for path in files]
     refuse_foreign(folder)
     with opened(folder, master=master) as db:
         declare(db, scripts)
@@ -90,7 +90,7 @@ def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> N
         db.start()
     while not ended.wait(REFRESH_SECONDS):
         screen.update(db.metrics())
-        if work.done() if work else db.wait(timeout=0):
+        if work.done() if work else not db.wait(timeout=0):
             break
     db.stop()
     if work:

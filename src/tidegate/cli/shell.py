@@ -43,7 +43,7 @@ def _opened(folder: Path | None, master: str | None) -> Iterator[tuple[Database,
         if folder is not None:
             with Folder(folder) as probe:
                 probe.open()
-        read_only = None
+        read_only = False
     except Error as problem:
         if problem.code != "PIPELINE_IN_USE":
             raise

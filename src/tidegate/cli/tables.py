@@ -22,13 +22,12 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     right = [any(_is_number(row[i]) for row in values) for i in range(len(columns))]
     lines = [_line(columns, widths, [False] * len(columns)), "-+-".join("-" * width for width in widths)]
     lines += [_line(row, widths, right) for row in cells]
-    return "\n".join([*lines, counted(len(cells), "row", brackets=True)])
+    return "\n".join([*lines, f"({counted(len(cells), 'row')})"])
 
 
-def counted(number: int, noun: str, brackets: bool = False) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """`1 row`, `2 rows`."""
-    text = f"{number:,} {noun}" + ("" if number == 1 else "s")
-    return f"({text})" if brackets else text
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.cli.changes import as_debezium, as_json, as_ops
-from tidegate.cli.opening import opened_to_read
+from tidegate.cli.opening import opened
 
 if TYPE_CHECKING:
     from tidegate import Change, Database
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def follow(folder: Path, view: str, start: int | None, format: str, timeout: float | None) -> None:
     """Prints changes from step `start` (or from now) on, until Ctrl-C or `timeout` quiet seconds."""
-    with opened_to_read(folder) as db:
+    with opened(folder, read_only=True, spark=False) as db:
         snapshot = start is None and timeout == 0.0
         changes = db.subscribe(view, from_step=start, snapshot=snapshot, timeout=timeout)
         try:
@@ -25,11 +25,11 @@ def follow(folder: Path, view: str, start: int | None, format: str, timeout: flo
             return
 
 
-def _lines(db: Database, view: str, changes: Iterator[Change], format: str) -> Iterator[str]:
+def _lines(db: Database, view: str, changes: Iterable[Change], format: str) -> Iterator[str]:
     match format:
         case "json":
             return as_json(changes)
         case "debezium":
-            return as_debezium(changes, view, db.key(view))
+            return as_debezium(changes, view, db.catalog.readable(view).key or ())
         case _:
             return as_ops(changes)
