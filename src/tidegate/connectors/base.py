@@ -1,0 +1,123 @@
+"""What a source and a sink are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pyarrow as pa
+
+from tidegate.catalog.schema import Schema
+from tidegate.errors import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WEIGHT = "__w"
+SEQ = "__seq"
+ERROR = "__error"
+RAW = "__raw"
+
+Kind = Literal["append", "upsert", "changelog"]
+Position = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """A relation that a connector fills. `options` are as the user wrote them, and have been checked."""
+
+    kind: str
+    relation: str
+    columns: Schema
+    options: Mapping[str, str] = field(default_factory=dict)
+    format: str | None = None
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """A sink and the columns of the view that it is fed by."""
+
+    kind: str
+    name: str
+    columns: Schema
+    options: Mapping[str, str] = field(default_factory=dict)
+    format: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """Where a source runs. `folder` is for files of its own; `once`: read what is there now and end; `start`: the
+    position to go on from when Spark's checkpoint is new."""
+
+    folder: Path
+    once: bool = False
+    start: Position | None = None
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """Where a sink runs. `owner` names this creation of the sink in this pipeline, so that what another one left in the
+    same place is never taken for its own. `folder` is for files of its own."""
+
+    name: str
+    folder: Path
+    owner: str
+
+
+class Source(Protocol):
+    """Rows from elsewhere, as a stream."""
+
+    @property
+    def spec(self) -> SourceSpec: ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends by itself when a pipeline runs once."""
+        ...
+
+    def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
+        """A streaming frame of the relation's columns, then `__w` (1, -1 for a delete), `__seq` (order of arrival in a
+        step), `__error` (why a row cannot be read, else NULL) and `__raw` (its text, else NULL)."""
+        ...
+
+    def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
+        """What has been read, so that `stream` can go on from there under a new checkpoint.
+
+        `offset` is the last one committed for this source (None: nothing yet), `log` the folder that Spark's checkpoint
+        keeps for it, `start` the position that this checkpoint itself began with.
+        """
+        ...
+
+    def failure(self, text: str) -> Error | None:
+        """The error for the user when a step failed with this text and the source knows why."""
+        ...
+
+
+class Sink(Protocol):
+    """Changes of a view to elsewhere, each step exactly once."""
+
+    @property
+    def spec(self) -> SinkSpec: ...
+
+    @property
+    def takes(self) -> Kind:
+        """The most general kind of changes that it can apply."""
+        ...
+
+    def open(self, context: SinkContext) -> None:
+        """Prepares to write; refuses a place that is not its own."""
+        ...
+
+    def write(self, step: int, changes: pa.Table) -> None:
+        """Applies a step: columns op, weight, step, then the view's. A repeated step overwrites itself."""
+        ...
+
+    def last_step(self) -> int | None:
+        """The last step applied, by the sink's own durable record."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of what `open` took."""
+        ...

@@ -1,0 +1,164 @@
+"""`FROM DATAGEN`: rows made from their numbers, as a Spark stream whose offset is the number of the next row."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidegate.catalog.schema import Column
+from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.datagen.options import Plan, plan
+from tidegate.connectors.options import Bag
+from tidegate.errors import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAME = "tidegate_datagen"
+_TICK_MS = 1000
+_CHUNK = 65_536
+_WORTH_SPLITTING = 20_000
+
+
+@dataclass(frozen=True)
+class DatagenSource:
+    """Row i is the same for the same seed, whatever the steps and restarts.
+
+    `rows_per_second` goes by the wall clock, one second's rows at a time, so that a pipeline is idle in between. The
+    time that a pipeline was down is not made up for. A pipeline that runs once ignores the rate.
+    """
+
+    spec: SourceSpec
+    plan: Plan
+
+    @classmethod
+    def build(cls, spec: SourceSpec, bag: Bag) -> DatagenSource:
+        return cls(spec, plan(spec, bag))
+
+    @property
+    def bounded(self) -> bool:
+        return self.plan.rows is not None
+
+    def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
+        spark.dataSource.register(DatagenDataSource)
+        settings = {
+            "columns": json.dumps([(c.name, c.type, c.nullable) for c in self.spec.columns]),
+            "given": json.dumps([(key, value) for key, value in self.spec.options.items()]),
+            "first": str((context.start or {}).get("row", 0)),
+            "hurry": str(context.once and self.bounded),
+            "tasks": str(spark.sparkContext.defaultParallelism),
+        }
+        frame = spark.readStream.format(_NAME).options(**settings).load()
+        columns = [frame[_quoted(c.name)] for c in self.spec.columns]
+        nothing = F.lit(None).cast("string")
+        weight = F.lit(1).cast("bigint").alias(WEIGHT)
+        return frame.select(*columns, weight, SEQ, nothing.alias(ERROR), nothing.alias(RAW))
+
+    def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
+        if offset is None:
+            return start or {"row": 0}
+        return {"row": int(json.loads(offset)["row"])}
+
+    def failure(self, text: str) -> Error | None:
+        return None
+
+
+class DatagenDataSource(DataSource):
+    """Spark's door to generated rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _NAME
+
+    def schema(self) -> str:
+        return ", ".join(f"{_quoted(name)} {type_}" for name, type_ in self._named_types())
+
+    def streamReader(self, schema: StructType) -> DatagenReader:
+        given = [(key, value, None) for key, value in json.loads(self.options["given"])]
+        spec = SourceSpec("DATAGEN", "", self._columns())
+        made = plan(spec, Bag("DATAGEN", given))
+        hurry = self.options["hurry"] == "True"
+        return DatagenReader(made, int(self.options["first"]), hurry, int(self.options["tasks"]))
+
+    def _named_types(self) -> list[tuple[str, str]]:
+        return [*((c.name, c.type) for c in self._columns()), (SEQ, "bigint")]
+
+    def _columns(self) -> tuple[Column, ...]:
+        return tuple(Column(*column) for column in json.loads(self.options["columns"]))
+
+
+@dataclass
+class RowRange(InputPartition):
+    """Rows first..end, without end."""
+
+    first: int
+    end: int
+
+
+class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """An offset is the next row's number and the moment (in ms) up to which the rate has been served."""
+
+    def __init__(self, plan: Plan, first: int, hurry: bool, tasks: int) -> None:
+        self.plan = plan
+        self.first = first
+        self.rate = None if hurry else plan.rows_per_second
+        self.tasks = tasks
+        self.awake = _now_ms() - _TICK_MS
+        self.until: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"row": self.first, "at": self.awake}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.until = _now_ms()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """A second's rows at a time; the time before this reader woke up does not count."""
+        row, at = start["row"], max(start["at"], self.awake)
+        count = self.plan.max_rows_per_step
+        if self.rate is not None:
+            ticks = ((self.until or _now_ms()) - at) // _TICK_MS
+            count = min(count, ticks * self.rate)
+        if self.plan.rows is not None:
+            count = min(count, self.plan.rows - row)
+        if count <= 0:
+            return start
+        return {"row": row + count, "at": at + (count * _TICK_MS // self.rate if self.rate else 0)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        first, last = start["row"], end["row"]
+        tasks = max(1, min(self.tasks, (last - first) // _WORTH_SPLITTING))
+        bounds = [first + (last - first) * i // tasks for i in range(tasks + 1)]
+        return [RowRange(a, b) for a, b in pairwise(bounds)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RowRange)
+        for first in range(partition.first, partition.end, _CHUNK):
+            yield rows_between(self.plan, first, min(first + _CHUNK, partition.end))
+
+
+def rows_between(plan: Plan, first: int, end: int) -> pa.RecordBatch:
+    """Rows first..end, without end: the columns, then the row's number."""
+    numbers = np.arange(first, end, dtype=np.int64)
+    arrays: list[pa.Array[Any]] = [made.make(numbers) for made in plan.generators]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(numbers)], names=[*(c.name for c in plan.columns), SEQ])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

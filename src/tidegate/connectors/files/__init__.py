@@ -1,0 +1,1 @@
+"""Files in a folder that grows: parquet, CSV or JSON lines."""

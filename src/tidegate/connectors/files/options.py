@@ -1,0 +1,102 @@
+"""What `FROM FILES (...)` and `INTO FILES (...)` can be told."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from tidegate.connectors.base import SinkSpec, SourceSpec
+from tidegate.connectors.options import Bag, checked_format
+from tidegate.errors import Span, make
+
+FORMATS = ("parquet", "csv", "json")
+MODES = ("append", "changelog")
+_SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are found and read."""
+
+    path: str
+    format: str
+    pattern: str | None
+    recursive: bool
+    max_files_per_step: int | None
+    max_file_age: timedelta | None
+    header: bool
+    delimiter: str
+    quote: str
+    null_value: str
+    timestamp_format: str | None
+    date_format: str | None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Where and how a view's changes are written."""
+
+    path: Path
+    format: str
+    mode: Literal["append", "changelog"]
+    header: bool
+    delimiter: str
+
+
+def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
+    """Takes a source's options out of the bag."""
+    at = bag.span_of("path")
+    path = bag.required("path", "some/folder")
+    _require_place(path, at)
+    chosen = checked_format(bag, spec.format, FORMATS, _format_by_suffix(path))
+    is_csv, is_text = chosen == "csv", chosen != "parquet"
+    return ReadOptions(
+        path=path,
+        format=chosen,
+        pattern=bag.text("pattern"),
+        recursive=bag.boolean("recursive"),
+        max_files_per_step=bag.integer("max_files_per_step", minimum=1),
+        max_file_age=bag.duration("max_file_age"),
+        header=is_csv and bag.boolean("header"),
+        delimiter=(bag.text("delimiter", ",") or ",") if is_csv else ",",
+        quote=(bag.text("quote", '"') or "") if is_csv else '"',
+        null_value=(bag.text("null_value", "") or "") if is_csv else "",
+        timestamp_format=bag.text("timestamp_format") if is_text else None,
+        date_format=bag.text("date_format") if is_text else None,
+    )
+
+
+def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
+    """Takes a sink's options out of the bag."""
+    path = bag.required("path", "some/folder")
+    chosen = checked_format(bag, spec.format, FORMATS, "parquet")
+    mode = bag.choice("mode", MODES, "append")
+    is_csv = chosen == "csv"
+    return WriteOptions(
+        path=Path(path),
+        format=chosen,
+        mode="changelog" if mode == "changelog" else "append",
+        header=is_csv and bag.boolean("header", True),
+        delimiter=(bag.text("delimiter", ",") or ",") if is_csv else ",",
+    )
+
+
+def _require_place(path: str, at: Span | None) -> None:
+    """A folder that is not there is more likely misspelt than awaited. Other file systems are asked at the start."""
+    local = path.removeprefix("file://")
+    if "://" in local or any(sign in local for sign in "*?[{") or os.path.exists(local):
+        return
+    raise make(
+        "INVALID_OPTION",
+        message=f"there is no folder or file {path}",
+        detail=f"looked for {os.path.abspath(local)}",
+        hint="create the folder first; files may come later",
+        span=at,
+    )
+
+
+def _format_by_suffix(path: str) -> str | None:
+    return _SUFFIXES.get(os.path.splitext(path)[1].casefold())

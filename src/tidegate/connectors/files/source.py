@@ -1,0 +1,147 @@
+"""`FROM FILES`: a folder that grows, read by Spark's own file stream."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from tidegate.catalog.schema import names
+from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.files.malformed import CORRUPT, error_text, missing_text, row_text
+from tidegate.connectors.files.options import ReadOptions, read_options
+from tidegate.connectors.files.positions import consumed
+from tidegate.connectors.options import Bag
+from tidegate.errors import Error, make
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+_FOREVER = "36500d"
+_2020 = 1_577_836_800_000
+_UNREADABLE = re.compile(r"Encountered error while reading file (\S+?)\.\s+(.*?)\s*SQLSTATE")
+_REASONS = (
+    re.compile(r"Data type mismatches when reading Parquet column (\[\w+\]\. Expected Spark type .*?) SQLSTATE"),
+    re.compile(r"(CSV header does not conform to the schema\.\n Header: .*\n Schema: .*)"),
+    re.compile(r"(is not a Parquet file.*)"),
+)
+
+
+@dataclass(frozen=True)
+class FilesSource:
+    """Every file of a folder is read once; a step reads the files that are new, oldest first.
+
+    Malformed rows of CSV and JSON come out as errors. A file that cannot be read at all (a broken parquet file, a
+    column of another type, a CSV header with other names) fails the step rather than being skipped, until it is
+    replaced.
+    """
+
+    spec: SourceSpec
+    options: ReadOptions
+
+    @classmethod
+    def build(cls, spec: SourceSpec, bag: Bag) -> FilesSource:
+        return cls(spec, read_options(spec, bag))
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
+        frame = self._reader(spark).load(self.options.path)
+        if context.start is not None and context.start["files"]:
+            frame = frame.where(~F.col("_metadata.file_path").isin(context.start["files"]))
+        columns = [frame[_quoted(name)] for name in names(self.spec.columns)]
+        error, raw = self._error_columns()
+        return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
+
+    def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
+        return consumed(offset, log, start)
+
+    def failure(self, text: str) -> Error | None:
+        found = _UNREADABLE.search(text)
+        if found is None:
+            return None
+        reason = next((m[1] for pattern in _REASONS if (m := pattern.search(text))), found[2])
+        return make(
+            "MALFORMED_ROW",
+            message=f"a file of {self.spec.relation} cannot be read: {unquote(found[1].removeprefix('file://'))}",
+            detail=" ".join(reason.split()) or None,
+            hint="replace the file by a readable one of the same name, then start again",
+        )
+
+    def _reader(self, spark: SparkSession) -> DataStreamReader:
+        chosen = self.options
+        reader = spark.readStream.format(chosen.format).schema(self._schema())
+        age = chosen.max_file_age
+        settings: dict[str, str | None] = {
+            "maxFileAge": f"{int(age.total_seconds())}s" if age else _FOREVER,
+            "maxFilesPerTrigger": str(chosen.max_files_per_step) if chosen.max_files_per_step else None,
+            "pathGlobFilter": chosen.pattern,
+            "recursiveFileLookup": "true" if chosen.recursive else None,
+        }
+        if chosen.format != "parquet":
+            settings |= self._text_settings()
+        return reader.options(**{key: value for key, value in settings.items() if value is not None})
+
+    def _text_settings(self) -> dict[str, str | None]:
+        chosen = self.options
+        settings = {
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": CORRUPT,
+            "timestampFormat": chosen.timestamp_format,
+            "dateFormat": chosen.date_format,
+        }
+        if chosen.format == "csv":
+            settings |= {
+                "header": str(chosen.header).lower(),
+                "enforceSchema": str(not chosen.header).lower(),
+                "sep": chosen.delimiter,
+                "quote": chosen.quote,
+                "nullValue": chosen.null_value,
+            }
+        return settings
+
+    def _schema(self) -> StructType:
+        fields = [StructField(c.name, DataType.fromDDL(c.type), True) for c in self.spec.columns]
+        if self.options.format != "parquet":
+            fields.append(StructField(CORRUPT, StringType(), True))
+        return StructType(fields)
+
+    def _error_columns(self) -> tuple[Column, Column]:
+        columns = self.spec.columns
+        missing = missing_text(columns)
+        if self.options.format == "parquet":
+            error, raw = missing or "CAST(NULL AS STRING)", f"IF({missing} IS NULL, NULL, {row_text(columns)})"
+            return F.expr(error).alias(ERROR), F.expr(raw if missing else error).alias(RAW)
+        error = error_text(columns, self.options)
+        if missing is None:
+            return F.expr(error).alias(ERROR), F.col(CORRUPT).alias(RAW)
+        raw = f"coalesce({CORRUPT}, IF({missing} IS NULL, NULL, {row_text(columns)}))"
+        return F.expr(f"coalesce({error}, {missing})").alias(ERROR), F.expr(raw).alias(RAW)
+
+    def _sequence(self) -> Column:
+        """Files by the time they were last written, then rows in their order in the file.
+
+        Spark does not read the files of a step in order, so the order is in the number itself: 2^22 for a millisecond,
+        plus the row's number in its file. Where Spark does not know that number, the place of its split in the file
+        plus its number in the task is as good: a task has one full split, or ends of several files. A file of more
+        than four million rows overlaps with files written within the next milliseconds, which no writer does.
+        """
+        written = F.unix_millis("_metadata.file_modification_time") - F.lit(_2020)
+        if self.options.format == "parquet":
+            row = F.col("_metadata.row_index")
+        else:
+            row_of_task = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
+            row = F.col("_metadata.file_block_start") + row_of_task
+        return written * F.lit(1 << 22) + row
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,109 @@
+"""Which connectors there are, and how a statement's words become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidegate.catalog.schema import Schema
+from tidegate.connectors.base import Sink, SinkSpec, Source, SourceSpec
+from tidegate.connectors.options import Bag, Given
+from tidegate.errors import Error, Span, did_you_mean, enumerated, make
+
+_ALIASES = {"FILE": "FILES", "FILESYSTEM": "FILES", "PRINT": "STDOUT", "CONSOLE": "STDOUT"}
+
+_NOT_YET = (
+    "KAFKA", "POSTGRES", "POSTGRES_CDC", "MYSQL", "REDIS", "WEBHOOK", "HTTP", "SSE", "DELTA", "ICEBERG", "JDBC",
+    "KINESIS", "PULSAR", "S3", "MQTT", "NATS",
+)  # fmt: skip
+
+
+def _files_source(spec: SourceSpec, bag: Bag) -> Source:
+    from tidegate.connectors.files.source import FilesSource
+
+    return FilesSource.build(spec, bag)
+
+
+def _datagen_source(spec: SourceSpec, bag: Bag) -> Source:
+    from tidegate.connectors.datagen.source import DatagenSource
+
+    return DatagenSource.build(spec, bag)
+
+
+def _files_sink(spec: SinkSpec, bag: Bag) -> Sink:
+    from tidegate.connectors.files.sink import FilesSink
+
+    return FilesSink.build(spec, bag)
+
+
+def _stdout_sink(spec: SinkSpec, bag: Bag) -> Sink:
+    from tidegate.connectors.stdout.sink import StdoutSink
+
+    return StdoutSink.build(spec, bag)
+
+
+SOURCES: dict[str, Callable[[SourceSpec, Bag], Source]] = {"FILES": _files_source, "DATAGEN": _datagen_source}
+SINKS: dict[str, Callable[[SinkSpec, Bag], Sink]] = {"FILES": _files_sink, "STDOUT": _stdout_sink}
+
+
+def source(
+    kind: str, relation: str, columns: Schema, options: Given, format: str | None = None, span: Span | None = None
+) -> Source:
+    """The source that `FROM kind (options) [FORMAT format]` asks for, with every option checked."""
+    name = canonical(kind)
+    if name not in SOURCES:
+        raise _no_connector(kind, name, "source", SOURCES, SINKS, span)
+    given = list(options)
+    bag = Bag(name, given, span)
+    spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in given}, _format(bag, format))
+    built = SOURCES[name](spec, bag)
+    bag.finish()
+    return built
+
+
+def sink(
+    kind: str, name: str, columns: Schema, options: Given, format: str | None = None, span: Span | None = None
+) -> Sink:
+    """The sink that `INTO kind (options) [FORMAT format]` asks for, with every option checked."""
+    found = canonical(kind)
+    if found not in SINKS:
+        raise _no_connector(kind, found, "sink", SINKS, SOURCES, span)
+    given = list(options)
+    bag = Bag(found, given, span)
+    spec = SinkSpec(found, name, columns, {key: value for key, value, _ in given}, _format(bag, format))
+    built = SINKS[found](spec, bag)
+    bag.finish()
+    return built
+
+
+def canonical(kind: str) -> str:
+    """A connector's one name: `filesystem` is FILES, `postgres-cdc` is POSTGRES_CDC."""
+    upper = kind.upper().replace("-", "_")
+    return _ALIASES.get(upper, upper)
+
+
+def _format(bag: Bag, clause: str | None) -> str | None:
+    """FORMAT x and format = 'x' are the same thing; they may not differ."""
+    at = bag.span_of("format")
+    option = bag.text("format")
+    if clause and option and clause.casefold() != option.casefold():
+        raise make(
+            "INVALID_OPTION",
+            message=f"FORMAT {clause.upper()} and format = '{option}' contradict each other",
+            hint="leave one out",
+            span=at,
+        )
+    chosen = clause or option
+    return chosen.casefold() if chosen else None
+
+
+def _no_connector(
+    kind: str, name: str, role: str, there: Mapping[str, object], others: Mapping[str, object], span: Span | None
+) -> Error:
+    known = sorted(there)
+    if name in others:
+        message = f"{name} cannot be a {role}"
+    elif name in _NOT_YET:
+        message = f"connector {name} is not built in yet"
+    else:
+        return make("UNKNOWN_CONNECTOR", name=kind, hint=did_you_mean(name, known, "connectors"), span=span)
+    return make("NOT_SUPPORTED", message=message, hint=f"a {role} can be {enumerated(known)}", span=span)

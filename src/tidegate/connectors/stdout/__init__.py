@@ -1,0 +1,1 @@
+"""Changes printed to the terminal."""

@@ -1,0 +1,13 @@
+"""What `INTO STDOUT (...)` can be told."""
+
+from __future__ import annotations
+
+from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.options import Bag, checked_format
+
+FORMATS = ("ops", "json")
+
+
+def line_format(spec: SinkSpec, bag: Bag) -> str:
+    """Takes the sink's options out of the bag."""
+    return checked_format(bag, spec.format, FORMATS, "ops")

@@ -1,0 +1,75 @@
+"""`INTO STDOUT`: a line per change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidegate.connectors.base import Kind, SinkContext, SinkSpec
+from tidegate.connectors.durable import write_atomically
+from tidegate.connectors.lines import json_objects, shown_cells
+from tidegate.connectors.options import Bag
+from tidegate.connectors.stdout.options import line_format
+
+
+@dataclass
+class StdoutSink:
+    """Prints each step once, and remembers that in a file of its own, for a terminal cannot. Only a process that dies
+    between the two prints a step again."""
+
+    spec: SinkSpec
+    format: str
+    _record: Path = field(default_factory=Path)
+    _owner: str = ""
+    _last: int | None = None
+
+    @classmethod
+    def build(cls, spec: SinkSpec, bag: Bag) -> StdoutSink:
+        return cls(spec, line_format(spec, bag))
+
+    @property
+    def takes(self) -> Kind:
+        return "changelog"
+
+    def open(self, context: SinkContext) -> None:
+        context.folder.mkdir(parents=True, exist_ok=True)
+        self._record = context.folder / "last_step"
+        owner, _, last = self._record.read_text().partition("\n") if self._record.exists() else ("", "", "")
+        self._owner = context.owner
+        self._last = int(last) if owner == context.owner else None
+
+    def write(self, step: int, changes: pa.Table) -> None:
+        if self._last is not None and step <= self._last:
+            return
+        lines = json_lines(changes) if self.format == "json" else op_lines(changes)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+        self._last = step
+        write_atomically(self._record, lambda file: file.write(f"{self._owner}\n{step}".encode()))
+
+    def last_step(self) -> int | None:
+        return self._last
+
+    def close(self) -> None:
+        sys.stdout.flush()
+
+
+def op_lines(changes: pa.Table) -> Iterator[str]:
+    """`     3  +I  pen | 30`: step, op, values; `x2` when a row came twice."""
+    ops, weights, steps, *columns = changes.columns
+    rows = zip(*map(shown_cells, columns), strict=True) if columns else iter([()] * changes.num_rows)
+    for op, weight, step, row in zip(ops.to_pylist(), weights.to_pylist(), steps.to_pylist(), rows, strict=True):
+        times = f"  x{abs(weight)}" if abs(weight) > 1 else ""
+        yield f"{step:>6}  {op}  {' | '.join(row)}{times}"
+
+
+def json_lines(changes: pa.Table) -> Iterator[str]:
+    """One object per change: step, op, weight, row."""
+    ops, weights, steps = (column.to_pylist() for column in changes.columns[:3])
+    rows = json_objects(changes.select(list(range(3, changes.num_columns))))
+    for op, weight, step, row in zip(ops, weights, steps, rows, strict=True):
+        yield f'{{"step":{step},"op":"{op}","weight":{weight},"row":{row}}}'
