@@ -1,9 +1,9 @@
 """The code blocks of a page, and how they are run.
 
-    ```sql          runs in the page's database; a `text` block right below is the table that its last statement gives
-    ```sql refused  must be refused; a `text` block right below is the error
-    ```python       runs in the page's namespace; a `text` block right below is what it prints
-    ```spec         runs as a spec file
+```sql          runs in the page's database; a `text` block right below is the table that its last statement gives
+```sql refused  must be refused; a `text` block right below is the error
+```python       runs in the page's namespace; a `text` block right below is what it prints
+```spec         runs as a spec file
 """
 
 from __future__ import annotations

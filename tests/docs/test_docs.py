@@ -38,7 +38,7 @@ def test_the_blocks_of_a_page_run(page: Path, page_folder: Path) -> None:
                 assert found == block.expected, str(block)
 
 
-def _outcome(block: Block, database: Iterator[tidegate.Database], names: dict[str, Any]) -> str:
+def _outcome(block: Block, database: Iterator[tidegate.Database], names: dict[str, Any]) -> str | None:
     match block.info:
         case "sql":
             return _answer(next(database), block)
