@@ -8,21 +8,28 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from tidegate.sql import call, render
 from tidegate.sql.statements import Query
 
 Columns = Callable[[str], tuple[str, ...] | None]
+ARRIVAL = frozenset({"first", "first_value", "last", "last_value", "any_value"})
+ARRAYS = frozenset({"array_agg", "collect_list", "collect_set"})
+APPROXIMATE = "approx_count_distinct"
+NUMBERED = "row_number"
 
 
 def batch_sql(query: Query, columns: Columns) -> str:
     """Spark SQL for the query. Its own text wherever possible, so that the oracle does not share our printer's bugs.
 
     `columns` gives the column names of a relation."""
-    if query.select.find(*AMBIGUOUS) is None:
+    if not calls(query) & {*ARRAYS, APPROXIMATE, NUMBERED} and query.select.find(exp.Limit) is None:
         return own_text(query)
     tree = query.select.copy()
+    for query_part in list(tree.find_all(exp.Query)):
+        _break_ties(query_part, columns)
     for select in list(tree.find_all(exp.Select)):
-        _break_ties(select, columns)
-    return tree.transform(_exact).sql(dialect="spark")
+        _break_ties_of_windows(select, columns)
+    return render(tree.transform(_exact))
 
 
 def own_text(query: Query) -> str:
@@ -44,19 +51,35 @@ def reads(query: Query) -> tuple[str, ...]:
 
 def uses_arrival(query: Query) -> bool:
     """Whether the answer depends on the order in which rows came."""
-    return query.select.find(*ARRIVAL) is not None
+    return bool(calls(query) & ARRIVAL)
 
 
-def _break_ties(select: exp.Select, columns: Columns) -> None:
-    order = select.args.get("order")
-    names = _outputs(select, columns)
-    if order is not None and select.args.get("limit") is not None:
-        if names is None:
-            raise NotImplementedError("the columns of a SELECT * with a LIMIT are not known")
-        extra = [exp.Ordered(this=exp.Literal.number(place), nulls_first=True) for place in range(1, len(names) + 1)]
-        order.set("expressions", [*order.expressions, *extra])
+def calls(query: Query) -> set[str]:
+    """The names of the functions that a query calls."""
+    found = (call(node) for node in query.select.walk())
+    return {one.name for one in found if one is not None}
+
+
+def _name(node: exp.Expr) -> str:
+    found = call(node)
+    return found.name if found is not None else ""
+
+
+def _break_ties(query: exp.Query, columns: Columns) -> None:
+    """`ORDER BY x LIMIT 3` of two columns -> `ORDER BY x, 1, 2 LIMIT 3`"""
+    order = query.args.get("order")
+    if order is None or query.args.get("limit") is None:
+        return
+    names = _outputs(query, columns)
+    if names is None:
+        raise NotImplementedError("the columns of a SELECT * with a LIMIT are not known")
+    extra = [exp.Ordered(this=exp.Literal.number(place), nulls_first=True) for place in range(1, len(names) + 1)]
+    order.set("expressions", [*order.expressions, *extra])
+
+
+def _break_ties_of_windows(select: exp.Select, columns: Columns) -> None:
     for window in [one for one in select.find_all(exp.Window) if one.parent_select is select]:
-        if isinstance(window.this, exp.RowNumber) and window.args.get("order") is not None:
+        if _name(window.this) == NUMBERED and window.args.get("order") is not None:
             _break_ties_of_window(window, select, columns)
 
 
@@ -76,11 +99,13 @@ def _break_ties_of_window(window: exp.Window, select: exp.Select, columns: Colum
     order.set("expressions", [*order.expressions, *(exp.Ordered(this=one, nulls_first=True) for one in extra)])
 
 
-def _outputs(select: exp.Select, columns: Columns) -> tuple[str, ...] | None:
+def _outputs(query: exp.Expr, columns: Columns) -> tuple[str, ...] | None:
+    if isinstance(query, exp.SetOperation | exp.Subquery):
+        return _outputs(query.this, columns)
     names: list[str] = []
-    for item in select.expressions:
+    for item in query.expressions:
         if isinstance(item, exp.Star):
-            inner = _star(select, columns)
+            inner = _star(query, columns)
             if inner is None:
                 return None
             names += inner
@@ -89,10 +114,10 @@ def _outputs(select: exp.Select, columns: Columns) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _star(select: exp.Select, columns: Columns) -> tuple[str, ...] | None:
+def _star(select: exp.Expr, columns: Columns) -> tuple[str, ...] | None:
     origin = select.args.get("from_") or select.args.get("from")
     source = origin.this if origin is not None else None
-    if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
+    if isinstance(source, exp.Subquery):
         return _outputs(source.this, columns)
     return columns(source.name.lower()) if isinstance(source, exp.Table) else None
 
@@ -100,12 +125,8 @@ def _star(select: exp.Select, columns: Columns) -> tuple[str, ...] | None:
 def _exact(node: exp.Expr) -> exp.Expr:
     """Where Spark's answer is one of many, the one that is ours: `array_agg(x)` -> `sort_array(array_agg(x))`."""
     inner = node.this if isinstance(node, exp.Filter) else node
-    if isinstance(inner, (exp.ArrayAgg, exp.ArrayUniqueAgg)):
+    if _name(inner) in ARRAYS:
         return exp.Anonymous(this="SORT_ARRAY", expressions=[node.copy()])
-    if isinstance(node, exp.ApproxDistinct):
-        return exp.Count(this=exp.Distinct(expressions=[node.this.copy()]))
+    if _name(node) == APPROXIMATE:
+        return exp.Count(this=exp.Distinct(expressions=[node.expressions[0].copy()]))
     return node
-
-
-ARRIVAL = (exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.AnyValue)
-AMBIGUOUS = (exp.Limit, exp.RowNumber, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ApproxDistinct)

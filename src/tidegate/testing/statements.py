@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from tidegate.catalog.schema import Schema
+from tidegate.sql import render
 from tidegate.sql import statements as sql
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle
@@ -60,7 +61,7 @@ def _(statement: sql.Insert, oracle: Oracle, schema_of: SchemaOf) -> None:
     if statement.query is not None:
         rows, names = f"({own_text(statement.query)})", reads(statement.query)
     elif statement.values is not None:
-        rows, names = f"({statement.values.sql(dialect='spark')})", ()
+        rows, names = f"({render(statement.values)})", ()
     given = [column.text for column in statement.columns] or [column.name for column in relation.columns]
     answer = oracle.select(f"SELECT {_casts(relation, given)} FROM {rows} AS rows({_quoted(given)})", names)
     relation.give(Given(INSERT, row) for row in answer.values)
@@ -82,12 +83,12 @@ def _change(name: sql.Name, where: exp.Expr | None, oracle: Oracle, action: str,
     if relation is None:
         return
     items = [
-        f"CAST({values[column.name.lower()].sql(dialect='spark')} AS {column.type}) AS `{column.name}`"
+        f"CAST({render(values[column.name.lower()])} AS {column.type}) AS `{column.name}`"
         if column.name.lower() in values
         else f"`{column.name}`"
         for column in relation.columns
     ]
-    condition = where.sql(dialect="spark") if where is not None else "true"
+    condition = render(where) if where is not None else "true"
     answer = oracle.select(
         f"SELECT {', '.join(items)} FROM {relation.name} WHERE {condition}", (relation.name.lower(),)
     )

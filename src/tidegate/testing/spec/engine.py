@@ -34,6 +34,8 @@ class Engine:
 
     def feed(self, rows: list[tuple[str, Given]], advances: list[tuple[str, Any]]) -> None:
         """Everything is one atomic input; rows keep their order."""
+        if not rows and not advances:
+            return
         with self.db.batch() as batch:
             for (relation, action), group in groupby(rows, key=lambda one: (one[0], one[1].action)):
                 give = {INSERT: batch.insert, DELETE: batch.delete, TOMBSTONE: batch.tombstone}[action]
