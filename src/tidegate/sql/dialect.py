@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from tidegate.errors import make
 from tidegate.sql.functions import ORIGINAL_NAME, TYPED_AGGREGATES
-from tidegate.sql.grammar import Parser
+from tidegate.sql.grammar import TYPE_LITERAL, Parser
 from tidegate.sql.spans import span_of
 
 
@@ -32,6 +32,8 @@ class Tidegate(Spark):
     class Tokenizer(Spark.Tokenizer):
         # SHOW and its like would otherwise swallow the rest of the statement as one string.
         COMMANDS: ClassVar[set[TokenType]] = set()
+        # Spark 4 reads a doubled quote as one, beside the backslash.
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         # A hint may stand after any token; tokens.py brings it to its SELECT.
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
 
@@ -47,6 +49,11 @@ class Tidegate(Spark):
 
         def arrayagg_sql(self, expression: exp.ArrayAgg) -> str:
             return self.function_fallback_sql(expression)
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            if expression.meta.get(TYPE_LITERAL):
+                return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
+            return super().cast_sql(expression, safe_prefix)
 
         def hint_sql(self, expression: exp.Hint) -> str:
             """Hints of ours are not for Spark."""

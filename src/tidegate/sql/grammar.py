@@ -23,6 +23,7 @@ from tidegate.sql.windows import normalised_table
 # Calls with a syntax of their own; all others are plain names with arguments.
 SPECIAL_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY")
 WITHIN = "within"
+TYPE_LITERAL = "type_literal"
 
 
 class Parser(Cursor):
@@ -104,6 +105,15 @@ class Parser(Cursor):
             shift(call, offset)
         return list(body.expressions)
 
+    def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """`DATE '2020-01-01'` is a cast to sqlglot; that it was written as a literal is kept."""
+        start, following = self.here, self.peek(1)
+        node = super()._parse_type(*args, **kwargs)
+        if start and following and following.token_type == TokenType.STRING and isinstance(node, exp.Cast):
+            node.meta[TYPE_LITERAL] = True
+            self.marked(node, start)
+        return node
+
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         return self._placed(super()._parse_function_call, *args, **kwargs)
 
@@ -111,6 +121,8 @@ class Parser(Cursor):
         start, node = self.here, super()._parse_interval(*args, **kwargs)
         if start is not None:
             self.marked(node, start)
+        for span in node.find_all(exp.IntervalSpan) if node is not None else ():
+            _make_singular(span)
         return node
 
     def _parse_paren(self) -> exp.Expr | None:
@@ -125,3 +137,10 @@ class Parser(Cursor):
         start = self.here
         node = read(*args, **kwargs)
         return self.marked(node, start) if start is not None else node
+
+
+def _make_singular(span: exp.IntervalSpan) -> None:
+    """`HOURS TO MINUTES` -> `HOUR TO MINUTE`, the only form that Spark reads."""
+    for unit in (span.this, span.expression):
+        if isinstance(unit, exp.Var):
+            unit.set("this", unit.name.upper().removesuffix("S"))
