@@ -83,6 +83,7 @@ def test_listen_says_that_it_is_not_there_yet() -> None:
         (make("SYNTAX_ERROR"), 2),
         (make("UNKNOWN_COLUMN", name="a"), 2),
         (make("PIPELINE_CHANGED", folder="f", changes="v"), 2),
+        (make("UNKNOWN_FOLDER", folder="f"), 2),
         (make("PIPELINE_IN_USE", folder="f", pid=1), 1),
         (make("JAVA_MISSING"), 1),
         (ValueError("boom"), 1),

@@ -28,7 +28,8 @@ with tidegate.connect(folder, master=master) as db:
     db.step()
     db.delete("orders", [{"id": i} for i in range(first, first + 500, 3)])
     db.step()
-    print(json.dumps({name: sorted(db.query(f"SELECT * FROM {name}").rows()) for name in ("revenue", "best", "orders")}))
+    names = ("revenue", "best", "orders")
+    print(json.dumps({name: sorted(db.query(f"SELECT * FROM {name}").rows()) for name in names}))
 """
 
 

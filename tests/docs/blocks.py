@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 RUN = ("sql", "sql refused", "python", "spec")
@@ -35,7 +36,7 @@ def blocks(page: Path) -> Iterator[Block]:
     """The blocks of a page that run, in order."""
     text = page.read_text(encoding="utf-8")
     found = list(_FENCE.finditer(text))
-    for fence, follower in zip(found, [*found[1:], None], strict=True):
+    for fence, follower in zip_longest(found, found[1:]):
         info = fence["info"].strip()
         if info in RUN:
             line = text.count("\n", 0, fence.start()) + 1

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,11 @@ import tidegate
 from tests.docs.blocks import Block, blocks
 from tidegate.cli.tables import text_table
 from tidegate.errors.catalogue import CATALOGUE, WARNINGS
+from tidegate.kernels.aggregates import supported
+from tidegate.testing.spec.files import run_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -22,23 +27,25 @@ RUNNING = [page for page in PAGES if any(blocks(page))]
 
 
 @pytest.fixture
-def page_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def page_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run(page: Path, page_folder: Path) -> None:
+@pytest.mark.usefixtures("page_folder")
+def test_the_blocks_of_a_page_run(page: Path, spark: SparkSession) -> None:
     names: dict[str, Any] = {}
     with contextlib.ExitStack() as closing:
-        database = _lazily_opened(closing)
+        database = _lazily_opened(closing, spark)
         for block in blocks(page):
-            found = _outcome(block, database, names)
+            found = _outcome(block, database, names, spark)
             if block.expected is not None:
                 assert found == block.expected, str(block)
 
 
-def _outcome(block: Block, database: Iterator[tidegate.Database], names: dict[str, Any]) -> str | None:
+def _outcome(
+    block: Block, database: Iterator[tidegate.Database], names: dict[str, Any], spark: SparkSession
+) -> str | None:
     match block.info:
         case "sql":
             return _answer(next(database), block)
@@ -47,11 +54,11 @@ def _outcome(block: Block, database: Iterator[tidegate.Database], names: dict[st
         case "python":
             return _printed(block, names)
         case _:
-            return _spec(block)
+            return _spec(block, spark)
 
 
-def _lazily_opened(closing: contextlib.ExitStack) -> Iterator[tidegate.Database]:
-    db = tidegate.connect()
+def _lazily_opened(closing: contextlib.ExitStack, spark: SparkSession) -> Iterator[tidegate.Database]:
+    db = tidegate.connect(spark=spark)
     closing.callback(db.close)
     while True:
         yield db
@@ -77,8 +84,11 @@ def _printed(block: Block, names: dict[str, Any]) -> str:
     return printed.getvalue().rstrip("\n")
 
 
-def _spec(block: Block) -> str:
-    raise NotImplementedError
+def _spec(block: Block, spark: SparkSession) -> None:
+    path = Path(f"{block.page.stem}.spec")
+    path.write_text(block.body, encoding="utf-8")
+    failures = run_file(path, spark, restarts=True).failures
+    assert not failures, "\n".join(failure.render() for failure in failures)
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -90,3 +100,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_errors_page_explains_every_code() -> None:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     assert [code for code in [*CATALOGUE, *WARNINGS] if f"`{code}`" not in text] == []
+
+
+def test_the_sql_page_names_every_aggregate() -> None:
+    text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(supported()) if not re.search(rf"\b{name.upper()}\b", text)] == []

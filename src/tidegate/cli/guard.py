@@ -13,6 +13,7 @@ import typer
 
 FAILED = 1
 REFUSED = 2
+USAGE = ("PIPELINE_CHANGED", "UNKNOWN_FOLDER", "READ_ONLY")
 
 
 @contextmanager
@@ -46,9 +47,8 @@ def exit_code(problem: Exception) -> int:
 
     if not isinstance(problem, Error):
         return FAILED
-    if isinstance(problem, PipelineError) and problem.code == "PIPELINE_CHANGED":
-        return REFUSED
-    return FAILED if isinstance(problem, (PipelineError, SetupError)) else REFUSED
+    failed = isinstance(problem, PipelineError | SetupError) and problem.code not in USAGE
+    return FAILED if failed else REFUSED
 
 
 def described(problem: Exception) -> dict[str, Any]:
