@@ -39,6 +39,7 @@ CATALOGUE: dict[str, Entry] = {
     "UNKNOWN_COLUMN": Entry(SqlError, "there is no column {name}"),
     "UNKNOWN_FUNCTION": Entry(SqlError, "there is no function {name}", "all of Spark SQL's functions can be used"),
     "AMBIGUOUS_COLUMN": Entry(SqlError, "column {name} could be of {candidates}", "write which one: {qualified}"),
+    "NOT_GROUPED": Entry(SqlError, "{name} is neither in GROUP BY nor inside an aggregate"),
     "ALREADY_EXISTS": Entry(
         CatalogError,
         "{name} exists already, as a {kind}",

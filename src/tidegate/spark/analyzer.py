@@ -31,7 +31,7 @@ class SparkAnalyzer:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = spark._jvm
-        self._session: Any = spark._jsparkSession.newSession()  # type: ignore[attr-defined]
+        self._session: Any = spark._jsparkSession.newSession()
         for key, value in SETTINGS.items():
             self._session.conf().set(key, value)
         self._frames: dict[Schema, Any] = {}

@@ -1,0 +1,83 @@
+"""Ad-hoc SELECT: Spark runs it as a batch over the content of relations, so all of Spark's SQL works in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.bind.source import relation_name
+from tidegate.bind.unsupported import refused
+from tidegate.catalog import Catalog, Relation
+from tidegate.sql import parse, render, span_of
+from tidegate.sql.statements import CreateView, Query
+
+
+@dataclass(frozen=True)
+class BoundSelect:
+    """What to run: Spark SQL in which every relation of ours is a temporary view (`temp_name`), and those relations."""
+
+    sql: str
+    relations: tuple[str, ...]
+
+
+def temp_name(relation: str) -> str:
+    """The name of the temporary view that holds a relation's content."""
+    return "tidegate_" + relation.replace(".", "__")
+
+
+def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundSelect:
+    """Resolves the relations of a query. `sources`: rows of sources are at hand too."""
+    found: dict[str, None] = {}
+    tree = _expanded(query.select, catalog, found, sources, frozenset())
+    return BoundSelect(render(tree), tuple(found))
+
+
+def _expanded(
+    tree: exp.Expr, catalog: Catalog, found: dict[str, None], sources: bool, ctes: frozenset[str]
+) -> exp.Expr:
+    """The query with relations by their temporary names, and plain views by what they are."""
+    names = ctes | {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Table) or isinstance(node.this, exp.Func):
+            return node
+        name = relation_name(node)
+        return node if name.casefold() in names else _table(node, name, catalog, found, sources)
+
+    return tree.transform(replace)
+
+
+def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
+    relation = catalog.readable(name, span_of(node))
+    alias = _alias(node, relation)
+    if relation.kind == "view" and not relation.materialized:
+        return exp.Subquery(this=_view_query(relation, catalog, found, sources), alias=alias)
+    if relation.kind == "source" and not sources:
+        hint = f"keep its rows: CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name}"
+        raise refused(f"a query of source {relation.name}", span_of(node), hint, "a source does not keep its rows")
+    found[relation.name] = None
+    table = node.copy()
+    table.set("this", exp.to_identifier(temp_name(relation.name), quoted=True))
+    table.set("db", None)
+    table.set("alias", alias)
+    return table
+
+
+def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
+    statement = parse(relation.sql).statements[0]
+    assert isinstance(statement, CreateView)
+    inner = _expanded(statement.query.select, catalog, found, sources, frozenset())
+    columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
+    alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))
+
+
+def _alias(node: exp.Table, relation: Relation) -> exp.TableAlias:
+    """A relation keeps its own name inside of the query."""
+    alias = node.args.get("alias")
+    if isinstance(alias, exp.TableAlias) and alias.this is not None:
+        return alias.copy()
+    name = exp.to_identifier(node.name, quoted=True)
+    columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    return exp.TableAlias(this=name, columns=columns)

@@ -1,0 +1,61 @@
+"""What binding a query needs to know, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.scope import Field
+from tidegate.catalog import Catalog, Relation
+from tidegate.plan import Node, Project, kept
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound query: its plan, and the columns of it that can be seen. What cannot be seen are parts of its key."""
+
+    plan: Node
+    fields: tuple[Field, ...]
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        seen = {each.column for each in self.fields}
+        return tuple(name for name in self.plan.columns if name not in seen)
+
+    def visible(self) -> Node:
+        """A plan with exactly the visible columns."""
+        columns = tuple(each.column for each in self.fields)
+        if columns == self.plan.columns:
+            return self.plan
+        return Project(self.plan, tuple(kept(self.plan, name) for name in columns))
+
+
+@dataclass(frozen=True)
+class Context:
+    """The relations and named subqueries that a query can read. `dependencies` collects those it does read."""
+
+    catalog: Catalog
+    analyzer: Analyzer
+    view: Callable[[Relation], Bound]
+    ctes: Mapping[str, tuple[exp.CTE, Context]] = field(default_factory=dict)
+    dependencies: dict[str, None] = field(default_factory=dict)
+
+    def with_ctes(self, query: exp.Query) -> Context:
+        """The context inside a query with a WITH clause: each subquery sees those before it."""
+        inner = self
+        clause = query.args.get("with_")
+        for cte in clause.expressions if clause else ():
+            inner = replace(inner, ctes={**inner.ctes, cte.alias.casefold(): (cte, inner)})
+        return inner
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """A column name that is not taken in any case, and takes it."""
+    candidate, number = name, 1
+    while candidate.casefold() in taken:
+        candidate, number = f"{name}__{number}", number + 1
+    taken.add(candidate.casefold())
+    return candidate

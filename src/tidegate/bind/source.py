@@ -1,0 +1,98 @@
+"""FROM: what a SELECT reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from tidegate.bind.context import Bound, Context
+from tidegate.bind.scope import Field, Scope
+from tidegate.bind.unsupported import check_table, refused
+from tidegate.catalog import Relation
+from tidegate.catalog.system import PREFIX
+from tidegate.errors import make
+from tidegate.plan import Node, Scan
+from tidegate.sql import span_of
+
+BindQuery = Callable[[exp.Query, Context], Bound]
+
+
+def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tuple[Bound, Scope]:
+    """The relation of a SELECT and the names of its columns."""
+    clause = select.args.get("from_")
+    if clause is None:
+        raise refused("a SELECT without FROM", span_of(select), "a view needs a relation to read: insert constant rows")
+    source = clause.this
+    bound = _bind_source(source, context, bind_query)
+    fields = _renamed(bound.fields, source)
+    bound = Bound(bound.plan, fields)
+    return bound, Scope(_alias(source), fields)
+
+
+def _bind_source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Bound:
+    if isinstance(source, exp.Table):
+        check_table(source)
+        return _bind_name(source, context, bind_query)
+    if isinstance(source, exp.Subquery):
+        if source.args.get("joins") or source.args.get("pivots") or source.args.get("sample"):
+            raise refused("this kind of subquery", span_of(source))
+        return bind_query(source.this, context)
+    if isinstance(source, exp.Values):
+        raise refused("VALUES in a view", span_of(source), "create a table and insert the rows")
+    if isinstance(source, exp.Lateral | exp.Unnest):
+        raise refused("a generator in FROM", span_of(source), "insert one row per element")
+    raise refused("this in FROM", span_of(source), "read a source, table, view or subquery")
+
+
+def _bind_name(table: exp.Table, context: Context, bind_query: BindQuery) -> Bound:
+    name = relation_name(table)
+    named = context.ctes.get(name.casefold())
+    if named is not None:
+        cte, outside = named
+        outside = replace(outside, dependencies=context.dependencies)
+        bound = bind_query(cte.this, outside)
+        return Bound(bound.plan, _renamed(bound.fields, cte))
+    relation = context.catalog.readable(name, span_of(table))
+    if relation.name.startswith(PREFIX):
+        raise refused(f"a view of {relation.name}", span_of(table), "query it ad hoc: SELECT ... FROM " + relation.name)
+    context.dependencies[relation.name] = None
+    return bind_relation(relation, context)
+
+
+def bind_relation(relation: Relation, context: Context) -> Bound:
+    """The rows of a relation of the catalog."""
+    if relation.kind == "view":
+        return context.view(relation)
+    scan = Scan(relation)
+    return Bound(scan, fields_of(scan))
+
+
+def fields_of(plan: Node) -> tuple[Field, ...]:
+    """All columns of a plan, visible under their own names."""
+    return tuple(Field(column.name, column.name, column.type, column.nullable) for column in plan.schema)
+
+
+def relation_name(table: exp.Table) -> str:
+    """The name as the catalog has it: `bids`, `system.errors`."""
+    return ".".join(part.name for part in table.parts)
+
+
+def _alias(source: exp.Expr) -> str | None:
+    alias = source.alias
+    if alias:
+        return str(alias)
+    return source.name if isinstance(source, exp.Table) else None
+
+
+def _renamed(fields: tuple[Field, ...], source: exp.Expr) -> tuple[Field, ...]:
+    """`t AS x (a, b)` gives the columns other names."""
+    alias = source.args.get("alias")
+    if not isinstance(alias, exp.TableAlias) or not alias.args.get("columns"):
+        return fields
+    names = alias.args["columns"]
+    if len(names) != len(fields):
+        message = f"{alias.name} names {len(names)} columns, there are {len(fields)}"
+        raise make("TYPE_MISMATCH", message=message, hint="name all columns or none", span=span_of(alias))
+    return tuple(replace(field, name=name.name) for field, name in zip(fields, names, strict=True))

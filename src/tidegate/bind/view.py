@@ -1,0 +1,209 @@
+"""CREATE VIEW -> a bound view: its columns, its plan and what is known of its changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Bound, Context
+from tidegate.bind.query import bind_query
+from tidegate.bind.scope import Field
+from tidegate.bind.source import bind_relation as bind_rows
+from tidegate.bind.storable import storable
+from tidegate.bind.unsupported import refused
+from tidegate.catalog import Catalog, Relation
+from tidegate.catalog.options import accept
+from tidegate.catalog.schema import Schema
+from tidegate.errors import Span, Warning_, make, warning
+from tidegate.plan import Node, Project, Rank, View, kept, walk
+from tidegate.rules import rewrite
+from tidegate.sql import hints, parse, span_of
+from tidegate.sql.statements import CreateSink, CreateView, Emit, Name, Query
+from tidegate.traits import kind as kinds
+
+
+@dataclass(frozen=True)
+class BoundView:
+    """A view that can be maintained. `bound` is the plan as written, `plan` the one that runs; its columns are
+    `columns` followed by `hidden`, parts of its key that were not selected."""
+
+    name: str
+    columns: Schema
+    hidden: Schema
+    bound: Node
+    plan: Node
+    kind: kinds.Kind
+    key: tuple[str, ...] | None
+    emit: str | None
+    dependencies: tuple[str, ...]
+    warnings: tuple[Warning_, ...] = ()
+
+    @property
+    def append_only(self) -> bool:
+        return self.plan.traits.append_only
+
+
+def bind_view(statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer) -> BoundView:
+    """Binds CREATE VIEW, or the query of CREATE SINK ... AS SELECT."""
+    query = statement.query
+    if query is None:
+        raise ValueError("a sink without a query has nothing to bind")
+    aliases = statement.aliases if isinstance(statement, CreateView) else ()
+    return bind_definition(statement.name.text, query, aliases, catalog, analyzer)
+
+
+def view_entry(statement: CreateView, view: BoundView) -> Relation:
+    """The catalog's entry for a bound view."""
+    return Relation(
+        name=statement.name.text,
+        kind="view",
+        columns=view.columns,
+        sql=statement.text,
+        append_only=view.append_only,
+        options=accept(statement.options, "view"),
+        emit=view.emit,
+        materialized=statement.materialized,
+        dependencies=view.dependencies,
+        changes=view.kind,
+        key=view.key,
+        hidden=view.hidden,
+    )
+
+
+def bind_definition(
+    name: str, query: Query, aliases: tuple[Name, ...], catalog: Catalog, analyzer: Analyzer
+) -> BoundView:
+    """A query under a name."""
+    _check_time(query)
+    context = Context(catalog, analyzer, lambda relation: view_rows(relation, catalog, analyzer))
+    bound = _named(name, bind_query(query.select, context, outermost=True), aliases)
+    written = _rooted(bound)
+    plan = rewrite(written)
+    _check_ranks(plan, query)
+    strategy = _strategy(query.emit, plan)
+    visible = len(bound.fields)
+    return BoundView(
+        name=name,
+        columns=plan.schema[:visible],
+        hidden=plan.schema[visible:],
+        bound=written,
+        plan=plan,
+        kind=kinds.of_emit(strategy, plan.traits.append_only),
+        key=plan.traits.key,
+        emit=strategy,
+        dependencies=tuple(context.dependencies),
+        warnings=_warnings(query),
+    )
+
+
+_definitions: OrderedDict[object, BoundView] = OrderedDict()
+_REMEMBERED = 1000
+
+
+def definition(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> BoundView:
+    """A view of the catalog, bound from its SQL. Remembered as long as nothing it reads changes."""
+    key = (relation, tuple(_upstream(relation, catalog)))
+    found = _definitions.get(key)
+    if found is None:
+        statement = parse(relation.sql).statements[0]
+        assert isinstance(statement, CreateView | CreateSink)
+        found = _definitions[key] = bind_view(statement, catalog, analyzer)
+        while len(_definitions) > _REMEMBERED:
+            _definitions.popitem(last=False)
+    return found
+
+
+def view_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
+    """What a query sees of a view: a maintained one as it is, a plain one as if it were written there."""
+    view = definition(relation, catalog, analyzer)
+    plan: Node = View(relation.name, view.plan) if relation.materialized else view.plan
+    return Bound(plan, tuple(Field(each.name, each.name, each.type, each.nullable) for each in view.columns))
+
+
+def relation_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
+    """The rows of any relation that can be read."""
+    return bind_rows(relation, Context(catalog, analyzer, lambda view: view_rows(view, catalog, analyzer)))
+
+
+def _upstream(relation: Relation, catalog: Catalog) -> list[Relation]:
+    found: list[Relation] = []
+    for name in relation.dependencies:
+        below = catalog.get(name)
+        found += [below, *_upstream(below, catalog)]
+    return found
+
+
+def _named(name: str, bound: Bound, aliases: tuple[Name, ...]) -> Bound:
+    """The columns under the names of `CREATE VIEW v (a, b)`, each name once."""
+    if aliases and len(aliases) != len(bound.fields):
+        message = f"{name} names {len(aliases)} columns, its query has {len(bound.fields)}"
+        raise make("TYPE_MISMATCH", message=message, hint="name all columns or none", span=_hull(aliases))
+    names = [alias.text for alias in aliases] or [field.name for field in bound.fields]
+    for place, each in enumerate(names):
+        _check_name(name, each, names[:place], aliases[place].span if aliases else None)
+    return Bound(bound.plan, tuple(replace(field, name=to) for field, to in zip(bound.fields, names, strict=True)))
+
+
+def _check_name(view: str, column: str, before: list[str], span: Span | None) -> None:
+    if column.casefold() in (other.casefold() for other in before):
+        message = f"{view} would have two columns {column}"
+        raise make("ALREADY_EXISTS", message=message, hint="name one of them with AS", span=span)
+    if column.startswith("__"):
+        message = f"column {column}: names that begin with two underscores are reserved"
+        raise make("NOT_SUPPORTED", message=message, hint="name it with AS", span=span)
+
+
+def _rooted(bound: Bound) -> Node:
+    """The plan with the visible columns in front, under their names, and storable."""
+    plan = bound.plan
+    columns = [(field.column, field.name) for field in bound.fields]
+    hidden = bound.hidden if plan.traits.key is not None else ()
+    columns += [(name, f"__k{number}") for number, name in enumerate(hidden)]
+    return storable(Project(plan, tuple(kept(plan, old, new) for old, new in columns)))
+
+
+def _hull(names: tuple[Name, ...]) -> Span:
+    return names[0].span.hull(names[-1].span)
+
+
+def _check_time(query: Query) -> None:
+    """What waits for time is not maintained yet."""
+    if query.allowed_lateness is not None:
+        raise refused("ALLOWED LATENESS", span_of(query.allowed_lateness), "leave it out")
+    if query.late_data_to is not None:
+        raise refused("LATE DATA TO", query.late_data_to.span, "leave it out")
+    if query.as_of_step is not None:
+        raise refused("AS OF STEP in a view", query.span, "query a step ad hoc: SELECT ... AS OF STEP n")
+
+
+def _strategy(emit: Emit | None, plan: Node) -> str | None:
+    if emit is None:
+        return None
+    if emit.strategy == "changes":
+        return emit.strategy
+    if emit.strategy != "on_update":
+        words = emit.strategy.replace("_", " ").upper()
+        raise refused(f"EMIT {words}", emit.span, "write EMIT CHANGES or EMIT ON UPDATE, or leave it out")
+    if plan.traits.key is None:
+        raise make("EMIT_NEEDS_KEY", strategy="ON UPDATE", span=emit.span)
+    return emit.strategy
+
+
+def _check_ranks(plan: Node, query: Query) -> None:
+    """A rank that no filter bounds would have to be renumbered on every change."""
+    unbounded = next((node for node in walk(plan) if isinstance(node, Rank)), None)
+    if unbounded is None:
+        return
+    window = query.select.find(exp.Window)
+    name = unbounded.function.upper()
+    hint = f"keep the first rows: SELECT * FROM (SELECT ..., {name}() OVER (...) AS n FROM ...) WHERE n <= 10"
+    detail = "every change could renumber all rows of its partition"
+    raise refused(f"{name}() without a limit", span_of(window) if window else query.span, hint, detail)
+
+
+def _warnings(query: Query) -> tuple[Warning_, ...]:
+    found = hints(query.select)
+    return tuple(warning("HINT_IGNORED", reason=f"{name.upper()} is for joins", span=span) for name, _, span in found)

@@ -1,0 +1,81 @@
+"""What the catalog knows of one relation, whatever its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidegate.catalog.schema import Column, Schema, names
+
+RelationKind = Literal["source", "table", "view", "sink"]
+
+
+@dataclass(frozen=True)
+class TimeNote:
+    """A time annotation as declared: `kind` is watermark, lateness, hold_back or proctime; `sql` its expression."""
+
+    column: str
+    kind: str
+    sql: str | None = None
+
+
+@dataclass(frozen=True)
+class ConnectorNote:
+    """Where rows come from or go to: the connector's word and its options as written."""
+
+    kind: str
+    options: tuple[tuple[str, str], ...] = ()
+    format: str | None = None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A source, table, view or sink.
+
+    `sql` is the statement that made it. `dependencies` are the relations it reads. For a view, `key` and `hidden` are
+    inferred: the hidden columns belong to its key but were not selected. `emit` is the declared strategy, if any.
+    """
+
+    name: str
+    kind: RelationKind
+    columns: Schema
+    sql: str
+    primary_key: tuple[str, ...] = ()
+    append_only: bool = False
+    times: tuple[TimeNote, ...] = ()
+    connector: ConnectorNote | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    emit: str | None = None
+    materialized: bool = False
+    dependencies: tuple[str, ...] = ()
+    changes: str = "changelog"
+    key: tuple[str, ...] | None = None
+    hidden: Schema = field(default=())
+
+    def __post_init__(self) -> None:
+        missing = set(self.primary_key) - set(names(self.columns))
+        if missing:
+            raise ValueError(f"primary key of {self.name} names columns it does not have: {sorted(missing)}")
+
+    @property
+    def described(self) -> str:
+        """The kind in the words of SHOW and of messages."""
+        return "materialized view" if self.kind == "view" and self.materialized else self.kind
+
+    @property
+    def readable(self) -> bool:
+        """Whether a query can read it."""
+        return self.kind != "sink"
+
+    @property
+    def kept(self) -> bool:
+        """Whether its content is at hand: tables and materialized views are, sources and plain views are not."""
+        return self.kind == "table" or (self.kind == "view" and self.materialized)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, in any case."""
+        folded = name.casefold()
+        return next((column for column in self.columns if column.name.casefold() == folded), None)
+
+    def option(self, name: str) -> str | None:
+        return dict(self.options).get(name)

@@ -1,0 +1,41 @@
+"""The logical plan: nodes, walking, printing."""
+
+from tidegate.plan.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Item,
+    Node,
+    Project,
+    Rank,
+    Scan,
+    SetOp,
+    TopN,
+    UnionAll,
+    View,
+    kept,
+)
+from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
+from tidegate.plan.walk import rewrite_up, walk
+
+__all__ = [
+    "Aggregate",
+    "Distinct",
+    "Filter",
+    "Item",
+    "Node",
+    "Project",
+    "Rank",
+    "Scalar",
+    "Scan",
+    "SetOp",
+    "TopN",
+    "UnionAll",
+    "View",
+    "column",
+    "conjunction",
+    "conjuncts",
+    "kept",
+    "rewrite_up",
+    "walk",
+]

@@ -1,0 +1,71 @@
+"""Plan nodes in words: one line each."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from tidegate.plan import nodes
+from tidegate.plan.nodes import Node
+from tidegate.plan.words import call_text, order_text, top_text
+
+
+@singledispatch
+def label(node: Node) -> str:
+    raise TypeError(f"{type(node).__name__} has no label")
+
+
+@label.register
+def _(node: nodes.Scan) -> str:
+    return f"Scan {node.relation.kind} {node.relation.name}"
+
+
+@label.register
+def _(node: nodes.View) -> str:
+    return f"View {node.name}"
+
+
+@label.register
+def _(node: nodes.Project) -> str:
+    return f"Project {', '.join(_item(item) for item in node.items)}"
+
+
+@label.register
+def _(node: nodes.Filter) -> str:
+    return f"Filter {node.condition.sql}"
+
+
+@label.register
+def _(node: nodes.Aggregate) -> str:
+    by = f" by {', '.join(node.keys)}" if node.keys else ""
+    return f"Aggregate{by}: {', '.join(call_text(call) for call in node.calls)}"
+
+
+@label.register
+def _(node: nodes.Distinct) -> str:
+    return "Distinct"
+
+
+@label.register
+def _(node: nodes.UnionAll) -> str:
+    return "UnionAll"
+
+
+@label.register
+def _(node: nodes.SetOp) -> str:
+    return node.kind.capitalize() + (" all" if node.all else "")
+
+
+@label.register
+def _(node: nodes.Rank) -> str:
+    per = f" per {', '.join(node.partition)}" if node.partition else ""
+    return f"Rank {node.function} as {node.out}{per} order by {order_text(node.order)}"
+
+
+@label.register
+def _(node: nodes.TopN) -> str:
+    return "TopN " + top_text(node.partition, node.order, node.limit, node.offset, node.function, node.rank)
+
+
+def _item(item: nodes.Item) -> str:
+    expression = item.expression
+    return item.name if expression.column == item.name else f"{expression.sql} as {item.name}"

@@ -1,0 +1,33 @@
+"""Aggregates, orders and places in words, for plans and circuits alike."""
+
+from __future__ import annotations
+
+from tidegate.kernels.specs import Call, Order
+
+
+def call_text(call: Call) -> str:
+    """`sum(DISTINCT price) FILTER (__f0) as __a0`."""
+    inside = ("DISTINCT " if call.distinct else "") + (", ".join(call.args) or "*")
+    options = "".join(f" {name}={value}" for name, value in call.options)
+    where = f" filter {call.filter}" if call.filter else ""
+    return f"{call.func}({inside}){options}{where} as {call.out}"
+
+
+def top_text(
+    partition: tuple[str, ...], order: tuple[Order, ...], limit: int, offset: int, function: str, rank: str | None
+) -> str:
+    """`1..3 per item order by price desc, row_number as n`."""
+    per = f" per {', '.join(partition)}" if partition else ""
+    named = f", {function} as {rank}" if rank else "" if function == "row_number" else f", {function}"
+    return f"{offset + 1}..{offset + limit}{per} order by {order_text(order)}{named}"
+
+
+def order_text(order: tuple[Order, ...]) -> str:
+    return ", ".join(_order(each) for each in order)
+
+
+def _order(order: Order) -> str:
+    direction = " desc" if order.descending else ""
+    usual = not order.descending
+    nulls = "" if order.nulls_first == usual else f" nulls {'first' if order.nulls_first else 'last'}"
+    return f"{order.column}{direction}{nulls}"

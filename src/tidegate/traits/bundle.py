@@ -1,0 +1,26 @@
+"""The traits of one relation, taken together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.traits import kind
+from tidegate.traits.keys import Key
+from tidegate.traits.kind import Kind
+from tidegate.traits.waterline import Waterlines
+
+
+@dataclass(frozen=True)
+class Traits:
+    """`key`: columns that tell rows apart (None: rows may repeat). `append_only`: no change ever retracts.
+    `waterlines`: the columns that have one. `state`: what the operator itself keeps, in words."""
+
+    key: Key
+    append_only: bool
+    waterlines: Waterlines = ()
+    state: str = "none"
+
+    @property
+    def kind(self) -> Kind:
+        """The changelog kind of the relation when every change leaves at once."""
+        return kind.of_changes(self.append_only)

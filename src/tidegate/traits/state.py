@@ -1,0 +1,35 @@
+"""What an operator has to remember, in words, for EXPLAIN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NONE = "none"
+
+
+def of_table(key: Sequence[str]) -> str:
+    return f"one row per {_named(key)}" if key else "every row"
+
+
+def of_aggregate(keys: Sequence[str], values: bool) -> str:
+    """`values`: some aggregate needs the values of its group, not just a running result."""
+    rows = f"one row per {_named(keys)}" if keys else "one row"
+    return f"{rows}, and its values" if values else rows
+
+
+def of_distinct() -> str:
+    return "one row per distinct row"
+
+
+def of_set_operation() -> str:
+    return "one row per distinct row of both sides"
+
+
+def of_top_n(partition: Sequence[str], kept: int, append_only: bool) -> str:
+    """Rows that can come back when others are retracted must be kept."""
+    rows = f"{kept} rows" if append_only else "every row"
+    return f"{rows} per {_named(partition)}" if partition else rows
+
+
+def _named(columns: Sequence[str]) -> str:
+    return columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
