@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidegate.testing.session import own_session
 from tidegate.testing.spec import parser
 from tidegate.testing.spec.files import FileResult, run_file
 from tidegate.testing.spec.model import SpecSyntaxError
@@ -44,20 +45,23 @@ def run_paths(
     `keyword` keeps the files whose path or title contains it. Files share one Spark session; `jobs` of them run at a
     time."""
     chosen = [path for path in find(paths) if keyword is None or matches(path, keyword)]
-    session, ours = (spark, False) if spark is not None else (_session(), True)
+    if spark is None:
+        with own_session() as session:
+            return _run(chosen, session, restarts, jobs, on_result)
+    return _run(chosen, spark, restarts, jobs, on_result)
 
+
+def _run(
+    chosen: Sequence[Path], spark: Any, restarts: bool, jobs: int, on_result: Callable[[FileResult], None] | None
+) -> Summary:
     def run(path: Path) -> FileResult:
-        result = run_file(path, session, restarts)
+        result = run_file(path, spark, restarts)
         if on_result is not None:
             on_result(result)
         return result
 
-    try:
-        with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-            return Summary(tuple(pool.map(run, chosen)))
-    finally:
-        if ours:
-            session.stop()
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        return Summary(tuple(pool.map(run, chosen)))
 
 
 def find(paths: Iterable[str | Path]) -> Sequence[Path]:
@@ -77,9 +81,3 @@ def matches(path: Path, keyword: str) -> bool:
     except SpecSyntaxError:
         title = ""
     return keyword.lower() in f"{path} {title}".lower()
-
-
-def _session() -> Any:
-    from tidegate.spark.session import connect
-
-    return connect(None, {}, None)

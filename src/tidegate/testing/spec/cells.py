@@ -39,11 +39,16 @@ def _end_of_cell(text: str, start: int) -> int:
     quote = {"'": "'", "{": '"', "[": '"'}.get(text[first : first + 1])
     if quote is None:
         return _or_end(text.find("|", start), text)
-    inside = False
+    inside = escaped = False
     for position in range(first, len(text)):
-        if text[position] == quote and not (quote == '"' and text[position - 1] == "\\"):
+        letter = text[position]
+        if escaped:
+            escaped = False
+        elif letter == "\\" and quote == '"' and inside:
+            escaped = True
+        elif letter == quote:
             inside = not inside
-        elif text[position] == "|" and not inside:
+        elif letter == "|" and not inside:
             return position
     return len(text)
 

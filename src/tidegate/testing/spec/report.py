@@ -11,7 +11,7 @@ from tidegate.testing.spec.compare import Diff
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that does not hold."""
+    """A check that does not hold. `refused`: a statement or input was refused that should not have been."""
 
     path: Path
     line: int
@@ -21,6 +21,7 @@ class Failure:
     message: str
     detail: tuple[str, ...] = ()
     plan: str | None = None
+    refused: bool = False
 
     def render(self) -> str:
         lines = [f"{self.path}:{self.line}  {self.message}", f"  {self.title}"]

@@ -63,7 +63,7 @@ class Runner:
         try:
             action()
         except Error as problem:
-            self._fail(item.line, problem.message, render(problem).splitlines())
+            self._fail(item.line, problem.message, render(problem).splitlines(), refused=True)
             raise Stop from problem
         except values.WrongValue as problem:
             self._fail(item.line, str(problem))
@@ -230,11 +230,11 @@ class Runner:
         parsed = [values.parse(cell, kind) for cell, kind in zip(row.cells, kinds, strict=True)]
         return comparable(parsed, kinds, row.sign)
 
-    def _fail(self, line: int, message: str, detail: Any = (), view: str | None = None) -> None:
+    def _fail(self, line: int, message: str, detail: Any = (), view: str | None = None, refused: bool = False) -> None:
         plan = self.engine.plan(view) if view is not None else None
         mode = "restarted between steps" if self.restarts else ""
         self.outcome.failures.append(
-            Failure(self.spec.path, line, self.spec.title, self._step, mode, message, tuple(detail), plan)
+            Failure(self.spec.path, line, self.spec.title, self._step, mode, message, tuple(detail), plan, refused)
         )
 
 

@@ -141,7 +141,9 @@ def show_time(value: datetime) -> str:
 
 def _show_text(text: str) -> str:
     plain = text.replace("\n", "\\n")
-    odd = not plain or plain != plain.strip() or "|" in plain or plain == "NULL" or plain[0] in "'#"
+    if _is_json(plain):
+        return plain
+    odd = not plain or plain != plain.strip() or "|" in plain or plain == "NULL" or plain[0] in "'#{["
     return "'" + plain.replace("'", "''") + "'" if odd or plain.endswith(" !") else plain
 
 

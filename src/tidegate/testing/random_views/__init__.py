@@ -1,0 +1,1 @@
+"""Random schemas, queries, rows and steps, held against Spark's batch answer after every step."""

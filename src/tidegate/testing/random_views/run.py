@@ -1,0 +1,40 @@
+"""Runs a random case as a spec file and, if it fails, reports the smallest case that still does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tidegate.testing.random_views.case import Case
+from tidegate.testing.random_views.generate import make
+from tidegate.testing.random_views.shrink import shrink
+from tidegate.testing.spec import parser
+from tidegate.testing.spec.files import run_spec
+from tidegate.testing.spec.report import Failure
+
+
+def try_seed(spark: Any, seed: int, views: int, steps: int = 4, shrink_seconds: float = 120) -> str | None:
+    """None if all views of the case hold after every step, else a report with a small case that fails alike."""
+    case = make(seed, views, steps)
+    failures = run(spark, case)
+    if not failures:
+        return None
+    smallest = shrink(case, lambda smaller: _alike(failures, run(spark, smaller)), shrink_seconds)
+    return report(smallest, run(spark, smallest) or failures)
+
+
+def run(spark: Any, case: Case) -> list[Failure]:
+    """What does not hold."""
+    return run_spec(parser.parse(case.spec(), Path(f"seed-{case.seed}.spec")), spark, restarts=False).failures
+
+
+def report(case: Case, failures: list[Failure]) -> str:
+    """The case as a spec file, and what failed."""
+    shown = "\n".join(failure.render() for failure in failures[:3])
+    return f"seed {case.seed} fails; the smallest case found:\n\n{case.spec()}\n{shown}"
+
+
+def _alike(failures: list[Failure], others: list[Failure]) -> bool:
+    """Whether a smaller case fails in the same way: refused statements are not wrong answers."""
+    kinds = {failure.refused for failure in failures}
+    return any(other.refused in kinds for other in others)

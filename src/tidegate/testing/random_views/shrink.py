@@ -1,0 +1,70 @@
+"""Makes a failing case smaller, as long as it still fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from tidegate.testing.random_views.case import Case, View
+
+Fails = Callable[[Case], bool]
+T = TypeVar("T")
+
+
+def shrink(case: Case, fails: Fails, seconds: float) -> Case:
+    """The smallest failing case that was found in the given time."""
+    deadline = time.monotonic() + seconds
+    for attempts in (_fewer_views, _fewer_steps, _fewer_rows, _simpler_queries, _fewer_steps, _fewer_rows):
+        case = _while_smaller(case, attempts, fails, deadline)
+    return case
+
+
+def _while_smaller(case: Case, attempts: Callable[[Case], Iterator[Case]], fails: Fails, deadline: float) -> Case:
+    """Takes the first smaller case that still fails, and begins again from there."""
+    for smaller in attempts(case):
+        if time.monotonic() > deadline:
+            return case
+        if fails(smaller):
+            return _while_smaller(smaller, attempts, fails, deadline)
+    return case
+
+
+def _fewer_views(case: Case) -> Iterator[Case]:
+    names = [view.name for view in case.views]
+    if len(names) > 1:
+        for name in names:
+            only = case.with_views({name})
+            if len(only.views) < len(names):
+                yield only
+
+
+def _fewer_steps(case: Case) -> Iterator[Case]:
+    yield from (replace(case, steps=kept) for kept in _without_parts(case.steps, 1))
+
+
+def _fewer_rows(case: Case) -> Iterator[Case]:
+    for place, step in enumerate(case.steps):
+        for kept in _without_parts(step, max(1, len(step) // 2)):
+            yield replace(case, steps=(*case.steps[:place], kept, *case.steps[place + 1 :]))
+    if any(len(step) > 1 for step in case.steps):
+        for place, step in enumerate(case.steps):
+            for kept in _without_parts(step, 1):
+                yield replace(case, steps=(*case.steps[:place], kept, *case.steps[place + 1 :]))
+
+
+def _simpler_queries(case: Case) -> Iterator[Case]:
+    read = {name for view in case.views for name in view.query.reads()}
+    for place, view in enumerate(case.views):
+        for query in view.query.simpler():
+            if view.name in read and query.fields != view.query.fields:
+                continue
+            views = (*case.views[:place], View(view.name, query, view.materialized), *case.views[place + 1 :])
+            yield replace(case, views=views).with_views({one.name for one in views} - read)
+
+
+def _without_parts(whole: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:
+    """The sequence without each of its parts of this size, later parts first."""
+    for start in reversed(range(0, len(whole), size)):
+        yield (*whole[:start], *whole[start + size :])
