@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,9 +20,9 @@ _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "j
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are found and read."""
+    """How files are found and read. `folder` may be a glob."""
 
-    path: str
+    folder: str
     format: str
     pattern: str | None
     recursive: bool
@@ -51,12 +52,13 @@ def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
     at = bag.span_of("path")
     path = bag.required("path", "some/folder")
     _require_place(path, at)
+    folder, name = _folder_and_name(path)
     chosen = checked_format(bag, spec.format, FORMATS, _format_by_suffix(path))
     is_csv, is_text = chosen == "csv", chosen != "parquet"
     return ReadOptions(
-        path=path,
+        folder=folder,
         format=chosen,
-        pattern=bag.text("pattern"),
+        pattern=bag.text("pattern", name),
         recursive=bag.boolean("recursive"),
         max_files_per_step=bag.integer("max_files_per_step", minimum=1),
         max_file_age=bag.duration("max_file_age"),
@@ -96,6 +98,14 @@ def _require_place(path: str, at: Span | None) -> None:
         hint="create the folder first; files may come later",
         span=at,
     )
+
+
+def _folder_and_name(path: str) -> tuple[str, str | None]:
+    """Spark streams folders only: a single file is a folder in which only that file counts."""
+    local = path.removeprefix("file://")
+    if not os.path.isfile(local):
+        return path, None
+    return os.path.dirname(os.path.abspath(local)), re.sub(r"([][*?{}\\])", r"\\\1", os.path.basename(local))
 
 
 def _format_by_suffix(path: str) -> str | None:

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 _FOREVER = "36500d"
 _2020 = 1_577_836_800_000
+_ALLOW_ROW_NUMBERS = ("spark.sql.streaming.unsupportedOperationCheck", "false")
 _UNREADABLE = re.compile(r"Encountered error while reading file (\S+?)\.\s+(.*?)\s*SQLSTATE")
 _REASONS = (
-    re.compile(r"Data type mismatches when reading Parquet column (\[\w+\]\. Expected Spark type .*?) SQLSTATE"),
-    re.compile(r"(CSV header does not conform to the schema\.\n Header: .*\n Schema: .*)"),
-    re.compile(r"(is not a Parquet file.*)"),
+    (
+        r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (.+?)\.",
+        r"column \1 is \3, expected \2",
+    ),
+    (r"CSV header does not conform .*\n Header: (.*)\n Schema: (.*)", r"its header is \1, expected \2"),
+    (r"(is not a Parquet file.*)", r"it \1"),
 )
 
 
@@ -54,7 +58,9 @@ class FilesSource:
         return True
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
-        frame = self._reader(spark).load(self.options.path)
+        if self.options.format != "parquet":
+            spark.conf.set(*_ALLOW_ROW_NUMBERS)
+        frame = self._reader(spark).load(self.options.folder)
         if context.start is not None and context.start["files"]:
             frame = frame.where(~F.col("_metadata.file_path").isin(context.start["files"]))
         columns = [frame[_quoted(name)] for name in names(self.spec.columns)]
@@ -68,11 +74,11 @@ class FilesSource:
         found = _UNREADABLE.search(text)
         if found is None:
             return None
-        reason = next((m[1] for pattern in _REASONS if (m := pattern.search(text))), found[2])
+        reasons = [m.expand(said) for pattern, said in _REASONS if (m := re.search(pattern, text))]
         return make(
             "MALFORMED_ROW",
             message=f"a file of {self.spec.relation} cannot be read: {unquote(found[1].removeprefix('file://'))}",
-            detail=" ".join(reason.split()) or None,
+            detail=reasons[0] if reasons else found[2] or None,
             hint="replace the file by a readable one of the same name, then start again",
         )
 
@@ -133,6 +139,9 @@ class FilesSource:
         plus the row's number in its file. Where Spark does not know that number, the place of its split in the file
         plus its number in the task is as good: a task has one full split, or ends of several files. A file of more
         than four million rows overlaps with files written within the next milliseconds, which no writer does.
+
+        Spark refuses to number the rows of a stream, for the numbers begin again with every step. That is what is meant
+        here, so its check is switched off in the session that runs the stream.
         """
         written = F.unix_millis("_metadata.file_modification_time") - F.lit(_2020)
         if self.options.format == "parquet":

@@ -1,0 +1,73 @@
+"""Runs a source's stream until it has nothing more, as a pipeline would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tidegate.catalog.schema import Column, Schema
+from tidegate.connectors import registry
+from tidegate.connectors.base import Position, Source, SourceContext
+
+ITEMS: Schema = (Column("id", "bigint"), Column("name", "string"), Column("price", "double"), Column("ts", "timestamp"))
+
+
+def given(**options: str) -> list[tuple[str, str, None]]:
+    return [(key, value, None) for key, value in options.items()]
+
+
+def files(path: Path, columns: Schema = ITEMS, **options: str) -> Source:
+    return registry.source("FILES", "items", columns, given(path=str(path), **options))
+
+
+class Run:
+    """One checkpoint of one source: `step()` reads what is there."""
+
+    def __init__(self, spark: SparkSession, source: Source, folder: Path, start: Position | None = None) -> None:
+        self.spark, self.source, self.folder, self.start = spark, source, folder, start
+        self.batches: list[list[Row]] = []
+
+    def frame(self) -> DataFrame:
+        context = SourceContext(self.folder / "own", once=True, start=self.start)
+        return self.source.stream(self.spark, context)
+
+    def step(self, *columns: str) -> list[Row]:
+        """The rows that came since the last step, in order of arrival."""
+        frame = self.frame()
+        before = len(self.batches)
+        query = (
+            (frame.select(*columns) if columns else frame)
+            .writeStream.foreachBatch(lambda batch, _: self.batches.append(batch.collect()))
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [row for batch in self.batches[before:] for row in batch]
+
+    def position(self) -> Position:
+        """What a new checkpoint would start from."""
+        checkpoint = self.folder / "checkpoint"
+        commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
+        offset = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()[2] if commits else None
+        return self.source.position(offset, checkpoint / "sources" / "0", self.start)
+
+
+def good(rows: list[Row], columns: Schema = ITEMS) -> list[tuple[Any, ...]]:
+    """The rows without errors, by `__seq`, as tuples of the relation's columns."""
+    fine = sorted((row for row in rows if row["__error"] is None), key=lambda row: row["__seq"])
+    return [tuple(row[column.name] for column in columns) for row in fine]
+
+
+def bad(rows: list[Row]) -> list[tuple[str, str]]:
+    """(error, raw) of the malformed rows, by `__seq`."""
+    broken = sorted((row for row in rows if row["__error"] is not None), key=lambda row: row["__seq"])
+    return [(row["__error"], row["__raw"]) for row in broken]
+
+
+def through_json(position: Position) -> Position:
+    """A position as it comes back from where a pipeline keeps it."""
+    return json.loads(json.dumps(position))  # type: ignore[no-any-return]
