@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, singledispatchmethod
@@ -67,6 +68,10 @@ class Runner:
             raise Stop from problem
         except values.WrongValue as problem:
             self._fail(item.line, str(problem))
+            raise Stop from problem
+        except Exception as problem:
+            crash = traceback.format_exception(problem)
+            self._fail(item.line, f"crashed with {type(problem).__name__}", "".join(crash).splitlines())
             raise Stop from problem
 
     @singledispatchmethod
