@@ -114,7 +114,8 @@ def _literal_argument(
 def _check(name: str, node: exp.Expr) -> None:
     known = supported()
     if name not in known:
-        raise refused(f"{name}()", name_span(node), f"maintained aggregates are {', '.join(sorted(known))}")
+        listed = ", ".join(sorted(known - set(SAME_AS) - set(DISTINCT_FORM)))
+        raise refused(f"{name}()", name_span(node), f"maintained aggregates are {listed}")
 
 
 def _count_args(args: tuple[exp.Expr, ...], distinct: bool) -> tuple[exp.Expr, ...]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from sqlglot import exp
 
 from tidegate.bind import typing
 from tidegate.bind.aggregates import contains_aggregate, is_aggregate, wanted
 from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import refused
-from tidegate.errors import make
+from tidegate.errors import Span, make
 from tidegate.kernels.specs import Call
 from tidegate.plan import Aggregate, Distinct, Node, Project, kept
 from tidegate.plan.scalar import column_tree
@@ -39,10 +41,23 @@ def same_text(tree: exp.Expr) -> str:
 
 
 def check_group(group: exp.Group) -> None:
+    """Refuses several groupings at once."""
+    hint = "write one SELECT per grouping and UNION ALL them"
     for key, words in (("grouping_sets", "GROUPING SETS"), ("rollup", "ROLLUP"), ("cube", "CUBE")):
         if group.args.get(key):
-            hint = "write one SELECT per grouping and UNION ALL them"
             raise refused(words, span_of(group.args[key][0]) or span_of(group), hint)
+    for node in group.expressions:
+        found = call(node)
+        if found is not None and found.name in ("rollup", "cube"):
+            raise refused(found.name.upper(), span_of(node), hint)
+
+
+def check_grouped(keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> None:
+    """Refuses aggregates in aggregates or keys, and columns that have many values in a group."""
+    calls = {text: text for text in _collect_calls(trees)}
+    by_text = {same_text(tree): name for name, tree in _named_keys(keys).items()}
+    for tree in trees:
+        _lift(tree, by_text, calls)
 
 
 def group(analyzer: Analyzer, plan: Node, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> Grouped:
@@ -55,7 +70,9 @@ def group(analyzer: Analyzer, plan: Node, keys: Sequence[exp.Expr], trees: Seque
         (want, tuple(below.name(arg, "x") for arg in want.args), below.optional(want.filter, "f"))
         for want in wants.values()
     ]
-    arguments = Project(plan, typing.items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())]))
+    columns = typing.items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())])
+    check_comparable((item.schema for item in columns if item.name in named), "GROUP BY", _hull(keys))
+    arguments = storable(Project(plan, columns))
     types = typing.typed(analyzer, plan.schema, list(calls.values()))
     by_name = {column.name: column.type for column in arguments.schema}
     made = tuple(
@@ -75,6 +92,11 @@ def group(analyzer: Analyzer, plan: Node, keys: Sequence[exp.Expr], trees: Seque
     outs = {text: f"__a{number}" for number, text in enumerate(calls)}
     by_text = {same_text(tree): name for name, tree in named.items()}
     return Grouped(grouped, tuple(named), tuple(_lift(tree, by_text, outs) for tree in trees))
+
+
+def _hull(trees: Sequence[exp.Expr]) -> Span | None:
+    spans = [span for tree in trees if (span := span_of(tree)) is not None]
+    return reduce(Span.hull, spans) if spans else None
 
 
 def _grouped(below: Node, keys: tuple[str, ...], calls: tuple[Call, ...]) -> Node:
@@ -153,6 +175,8 @@ def _lift(tree: exp.Expr, keys: dict[str, str], calls: dict[str, str]) -> exp.Ex
     """The expression over the aggregate's columns; NOT_GROUPED for a column that has many values in a group."""
 
     def replace(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Paren) and is_aggregate(node.this):
+            node = node.this
         if is_aggregate(node):
             return _at(calls[same_text(node)], node)
         if not isinstance(node, _NEVER_A_KEY) and (name := keys.get(same_text(node))):

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegate.bind.scope import Fallback, Field, Scope, resolve
+from tidegate.bind.scope import Fallback, Scope, resolve
 from tidegate.bind.unsupported import check_expression
+from tidegate.errors import Span
 from tidegate.plan.scalar import column_tree
+from tidegate.sql import span_of
 
 
 @dataclass(frozen=True)
 class Selected:
-    """One column of the SELECT list: its alias (None: Spark names it) and its expression over the plan."""
+    """One column of the SELECT list: its alias (None: Spark names it), its expression over the plan, its place."""
 
     alias: str | None
     tree: exp.Expr
+    span: Span | None
 
 
 def select_list(expressions: Sequence[exp.Expr], scope: Scope) -> tuple[Selected, ...]:
@@ -27,7 +30,7 @@ def select_list(expressions: Sequence[exp.Expr], scope: Scope) -> tuple[Selected
         star = _star(node)
         if star is not None:
             fields = scope.star(node, *star)
-            found += [Selected(field.name, _column(field)) for field in fields]
+            found += [Selected(field.name, column_tree(field.column), span_of(node)) for field in fields]
         else:
             found.append(_item(node, scope, found))
     return tuple(found)
@@ -56,7 +59,8 @@ def _item(node: exp.Expr, scope: Scope, earlier: Sequence[Selected]) -> Selected
     check_expression(node)
     alias = node.alias if isinstance(node, exp.Alias) else None
     tree = node.this if isinstance(node, exp.Alias) else node
-    return Selected(alias, resolve(tree, scope, aliases(earlier)))
+    place = node.args["alias"] if isinstance(node, exp.Alias) else node
+    return Selected(alias, resolve(tree, scope, aliases(earlier)), span_of(place))
 
 
 def _star(node: exp.Expr) -> tuple[str | None, list[exp.Expr]] | None:
@@ -66,7 +70,3 @@ def _star(node: exp.Expr) -> tuple[str | None, list[exp.Expr]] | None:
         return None
     qualifier = node.table if isinstance(node, exp.Column) else None
     return qualifier or None, list(star.args.get("except_") or ())
-
-
-def _column(field: Field) -> exp.Expr:
-    return column_tree(field.column)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tidegate.bind.aggregates import is_aggregate
 from tidegate.bind.items import Selected, aliases
 from tidegate.bind.scope import Scope, resolve
 from tidegate.bind.unsupported import check_expression, refused
@@ -23,16 +24,25 @@ def order_keys(query: exp.Query, scope: Scope, items: Sequence[Selected]) -> tup
 def _ordered(node: exp.Ordered, scope: Scope, items: Sequence[Selected]) -> exp.Ordered:
     check_expression(node.this)
     place = ordinal(node.this)
-    named = aliases(items)(node.this) if isinstance(node.this, exp.Column) and not node.this.table else None
-    if place is not None:
-        tree = at_place(items, place, node)
-    elif named is not None:
-        tree = named.unnest()
-    else:
-        tree = resolve(node.this, scope, aliases(items))
+    tree = at_place(items, place, node) if place is not None else _resolved(node.this, scope, items)
     result = node.copy()
-    result.set("this", tree)
+    result.set("this", tree.unnest())
     return result
+
+
+def _resolved(tree: exp.Expr, scope: Scope, items: Sequence[Selected]) -> exp.Expr:
+    """Aliases come before columns of FROM, but not inside of aggregates."""
+    named = aliases(items)
+
+    def prefer_alias(node: exp.Expr) -> exp.Expr:
+        if is_aggregate(node):
+            return resolve(node, scope)
+        if not isinstance(node, exp.Column):
+            return node
+        alias = named(node) if not node.table else None
+        return resolve(node, scope) if alias is None else alias
+
+    return tree.transform(prefer_alias)
 
 
 def order_of(key: exp.Expr, column: str) -> Order:

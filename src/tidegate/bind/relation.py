@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.storable import check_comparable, check_type
 from tidegate.bind.unsupported import refused
 from tidegate.bind.view import BoundView, bind_view
 from tidegate.catalog import Catalog, ConnectorNote, Relation, TimeNote
@@ -114,10 +115,15 @@ def _columns(statement: CreateRelation, key: tuple[str, ...], analyzer: Analyzer
         types = analyzer.columns((), exprs)
     except Error:
         types = tuple(_type(column, analyzer) for column in statement.columns)
-    return tuple(
+    columns = tuple(
         Column(column.name.text, found.type, column.nullable and column.name.text not in key)
         for column, found in zip(statement.columns, types, strict=True)
     )
+    for column, declared in zip(columns, statement.columns, strict=True):
+        check_type(column, declared.name.span)
+        if column.name in key:
+            check_comparable([column], "a PRIMARY KEY of", declared.name.span)
+    return columns
 
 
 def _type(column: ColumnDef, analyzer: Analyzer) -> Column:
@@ -145,11 +151,22 @@ def _time_note(mark: Watermark, columns: Schema, analyzer: Analyzer) -> TimeNote
     if mark.delay is None:
         return TimeNote(column.name, "watermark")
     delay = render(mark.delay)
-    try:
-        analyzer.columns(columns, [f"`{column.name}` - ({delay})"])
-    except Error:
-        raise make("LATENESS_TYPE", value=delay, column=column.name, type=column.type, span=mark.span) from None
+    _check_subtractable(column, delay, mark, analyzer)
     return TimeNote(column.name, "watermark", delay)
+
+
+def _check_subtractable(column: Column, delay: str, mark: Watermark, analyzer: Analyzer) -> None:
+    """Spark would subtract from a string too, by guessing what it means."""
+    try:
+        analyzer.columns((column,), [f"`{column.name}` - ({delay})"])
+        fits = not column.type.startswith(("string", "char", "varchar", "binary", "boolean"))
+    except Error:
+        fits = False
+    if not fits:
+        hint = "a waterline needs a time or a number"
+        raise make(
+            "LATENESS_TYPE", value=delay, column=column.name, type=column.type.upper(), hint=hint, span=mark.span
+        )
 
 
 def _connector(connector: Connector | None) -> ConnectorNote | None:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from tidegate.catalog.schema import Column, Schema
-from tidegate.errors import did_you_mean, make
+from tidegate.errors import Span, did_you_mean, make
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
 
 
 @dataclass(frozen=True)
 class Field:
-    """A visible column: its name, and the column of the plan that holds it."""
+    """A visible column: its name, the column of the plan that holds it, and where it was selected."""
 
     name: str
     column: str
     type: str
     nullable: bool = True
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class Scope:
     @property
     def schema(self) -> Schema:
         """The visible columns as a relation."""
-        return tuple(Column(field.name, field.type, field.nullable) for field in self.fields)
+        return tuple(Column(each.name, each.type, each.nullable) for each in self.fields)
 
     def find(self, name: str) -> tuple[Field, ...]:
         folded = name.casefold()
-        return tuple(field for field in self.fields if field.name.casefold() == folded)
+        return tuple(each for each in self.fields if each.name.casefold() == folded)
 
     def is_alias(self, name: str) -> bool:
         return self.alias is not None and self.alias.casefold() == name.casefold()
@@ -48,7 +49,7 @@ class Scope:
             hint = f"FROM has {self.alias}" if self.alias else "the relation in FROM has no name: give it one with AS"
             raise make("UNKNOWN_RELATION", name=qualifier, span=span_of(node), hint=hint)
         gone = {self._known(each).name.casefold() for each in excluded}
-        return tuple(field for field in self.fields if field.name.casefold() not in gone)
+        return tuple(each for each in self.fields if each.name.casefold() not in gone)
 
     def _known(self, node: exp.Expr) -> Field:
         found = self.find(node.name)
@@ -106,7 +107,7 @@ def _placed(tree: exp.Column, node: exp.Column) -> exp.Column:
 
 def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:
     """UNKNOWN_COLUMN with the nearest names."""
-    known = [field.name for field in scope.fields]
+    known = [each.name for each in scope.fields]
     span = span_of(node)
     parts = node.parts if isinstance(node, exp.Column) else [node]
     first = parts[0].name

@@ -28,7 +28,10 @@ def bind_set_operation(query: exp.SetOperation, context: Context, bind_query: Bi
     left, right = bind_query(query.this, context), bind_query(query.expression, context)
     result = _common(query, context, left, right)
     plan = _combined(query, _fitted(left, result), _fitted(right, result))
-    fields = tuple(replace(field, name=column.name) for field, column in zip(fields_of(plan), result, strict=True))
+    fields = tuple(
+        replace(field, name=column.name, span=first.span)
+        for field, column, first in zip(fields_of(plan), result, left.fields, strict=True)
+    )
     return Bound(_limited(query, plan, Scope(None, fields)), fields)
 
 
@@ -40,7 +43,7 @@ def limited(query: exp.Query, bound: Bound) -> Bound:
 
 
 def _limited(query: exp.Query, plan: Node, scope: Scope) -> Node:
-    items = [Selected(field.name, column_tree(field.column)) for field in scope.fields]
+    items = [Selected(field.name, column_tree(field.column), field.span) for field in scope.fields]
     keys = order_keys(query, scope, items)
     limit = limit_of(query)
     if limit is None:

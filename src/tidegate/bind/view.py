@@ -12,11 +12,11 @@ from tidegate.bind.context import Bound, Context
 from tidegate.bind.query import bind_query
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
-from tidegate.bind.storable import storable
+from tidegate.bind.storable import check_type, storable
 from tidegate.bind.unsupported import refused
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.options import accept
-from tidegate.catalog.schema import Schema
+from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Span, Warning_, make, warning
 from tidegate.plan import Node, Project, Rank, View, kept, walk
 from tidegate.rules import rewrite
@@ -142,8 +142,10 @@ def _named(name: str, bound: Bound, aliases: tuple[Name, ...]) -> Bound:
         message = f"{name} names {len(aliases)} columns, its query has {len(bound.fields)}"
         raise make("TYPE_MISMATCH", message=message, hint="name all columns or none", span=_hull(aliases))
     names = [alias.text for alias in aliases] or [field.name for field in bound.fields]
-    for place, each in enumerate(names):
-        _check_name(name, each, names[:place], aliases[place].span if aliases else None)
+    spans: list[Span | None] = [alias.span for alias in aliases] or [field.span for field in bound.fields]
+    for place, (each, field) in enumerate(zip(names, bound.fields, strict=True)):
+        _check_name(name, each, names[:place], spans[place])
+        check_type(Column(each, field.type), spans[place])
     return Bound(bound.plan, tuple(replace(field, name=to) for field, to in zip(bound.fields, names, strict=True)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.errors.exceptions.base import PySparkException
 
-from tidegate.errors import Error, make
+from tidegate.errors import Error, did_you_mean, make
 
 CODES: dict[str, str] = {
     "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",
@@ -61,22 +61,29 @@ def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
         case ["DATATYPE_MISMATCH", "UNEXPECTED_INPUT_TYPE"]:
             found = f"the {plain['paramIndex']} argument {plain['inputSql']} is {plain['inputType']}"
             return f"{found}, where {plain['requiredType']} is needed"
+        case ["INCOMPATIBLE_COLUMN_TYPE"]:
+            place = plain["columnOrdinalNumber"]
+            return f"the {place} columns do not go together: {plain['dataType2']} and {plain['dataType1']}"
         case ["UNSUPPORTED_DATATYPE", *_]:
             return f"there is no type {plain['typeName']}"
     return None
 
 
 def _hint(condition: str, parameters: Mapping[str, str]) -> str | None:
+    """What to write instead; nothing where only the writer knows."""
     match condition.split("."):
-        case ["FIELD_NOT_FOUND", *_] | ["WRONG_NUM_ARGS", *_]:
-            return ""
-        case ["INVALID_EXTRACT_BASE_FIELD_TYPE"]:
-            return "only STRUCT, ARRAY and MAP columns have fields"
+        case ["FIELD_NOT_FOUND", *_]:
+            known = _plain(parameters["fields"]).split(", ")
+            return did_you_mean(_plain(parameters["fieldName"]), known, what="fields")
         case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
             return "write a comparison"
+        case ["DATATYPE_MISMATCH", _] | ["INCOMPATIBLE_COLUMN_TYPE"]:
+            return "write a CAST where the value is meant"
+        case ["INVALID_EXTRACT_BASE_FIELD_TYPE"]:
+            return "only STRUCT, ARRAY and MAP columns have fields"
         case ["UNSUPPORTED_DATATYPE", *_]:
             return "types are Spark's: STRING, INT, BIGINT, DOUBLE, DECIMAL(p, s), BOOLEAN, DATE, TIMESTAMP, ..."
-    return None
+    return ""
 
 
 def _plain(value: str) -> str:
