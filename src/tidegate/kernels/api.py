@@ -92,6 +92,10 @@ class State(Protocol):
         self, name: str, columns: Mapping[str, pl.DataType], ident: Sequence[str], within: str | None = None
     ) -> Table: ...
 
+    def stored(self, name: str, ident: Sequence[str]) -> Table | None:
+        """A table with the columns it was stored with; None if nothing was ever stored in it."""
+        ...
+
 
 class Kernel(Protocol):
     """One stateful operator. Instances are stateless and shared: everything that lasts is in `state`."""

@@ -1,0 +1,28 @@
+"""The stateful operators, on Polars frames and without Spark. `make` gives the kernel of a spec."""
+
+from __future__ import annotations
+
+from tidegate.kernels.aggregate import Aggregate
+from tidegate.kernels.api import Kernel
+from tidegate.kernels.distinct import Distinct
+from tidegate.kernels.set_op import SetOp
+from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec
+from tidegate.kernels.table import make_table
+from tidegate.kernels.top_n import TopN
+
+__all__ = ["make"]
+
+
+def make(spec: KernelSpec) -> Kernel:
+    """The kernel that does what `spec` says."""
+    match spec:
+        case AggregateSpec():
+            return Aggregate(spec)
+        case DistinctSpec():
+            return Distinct(spec)
+        case SetOpSpec():
+            return SetOp(spec)
+        case TopNSpec():
+            return TopN(spec)
+        case TableSpec():
+            return make_table(spec)

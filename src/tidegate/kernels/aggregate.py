@@ -1,0 +1,57 @@
+"""GROUP BY: groups with the results of their aggregate functions, exact under retraction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tidegate.kernels.aggregates.bags import all_entries
+from tidegate.kernels.aggregates.partial import Partial
+from tidegate.kernels.aggregates.plan import Plan
+from tidegate.kernels.aggregates.results import results
+from tidegate.kernels.aggregates.step import GroupStep
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.specs import AggregateSpec
+
+
+class Aggregate:
+    """The kernel. What it keeps of a group: the number of its rows, sums, best entries, and values where needed."""
+
+    def __init__(self, spec: AggregateSpec) -> None:
+        self._plan = Plan(spec)
+        self._partial = Partial(self._plan)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return self._partial.combined(rows)
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        rows = inputs[0]
+        begins = first and self._plan.spec.scalar
+        if (rows is None or rows.is_empty()) and not begins:
+            return Delta()
+        groups, entries = self._partial.parts(self._plan.empty_input() if rows is None or rows.is_empty() else rows)
+        if begins and groups.is_empty():
+            groups = _zero(groups)
+        return Delta(GroupStep(self._plan, groups, entries, clock, state).changes())
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        spec = self._plan.spec
+        table = state.stored("groups", spec.keys)
+        if table is None:
+            return None
+        groups = table.scan().filter(pl.lit(spec.scalar) | (pl.col(WEIGHT) > 0))
+
+        def entries(number: int) -> pl.DataFrame:
+            values = self._plan.values[number]
+            return all_entries(number, values, groups, spec.keys, state)
+
+        return results(self._plan, groups, groups, entries).with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
+
+
+def _zero(groups: pl.DataFrame) -> pl.DataFrame:
+    """The one group of a global aggregate, without rows."""
+    values: dict[str, list[object]] = {
+        name: [[]] if isinstance(t, pl.List) else [0] for name, t in groups.schema.items()
+    }
+    return pl.DataFrame({**values, HASH: [0]}, schema=groups.schema)

@@ -1,0 +1,96 @@
+"""Aggregate functions: the table of them, and what a circuit must provide for a GROUP BY.
+
+To add a function, subclass `Sums`, `Best` or `Bag` (see `function`) and enter it below under its SQL names.
+"""
+
+from __future__ import annotations
+
+from tidegate.kernels.aggregates import extremes, numbers, values
+from tidegate.kernels.aggregates.function import Bag, Best, Function
+from tidegate.kernels.specs import AggregateSpec, Call
+
+FUNCTIONS: dict[str, type[Function]] = {
+    "count": numbers.CountValues,
+    "sum": numbers.Total,
+    "avg": numbers.Average,
+    "mean": numbers.Average,
+    "variance": numbers.Moment,
+    "var_samp": numbers.Moment,
+    "var_pop": numbers.VariancePop,
+    "stddev": numbers.Deviation,
+    "std": numbers.Deviation,
+    "stddev_samp": numbers.Deviation,
+    "stddev_pop": numbers.DeviationPop,
+    "covar_samp": numbers.Covariance,
+    "covar_pop": numbers.CovariancePop,
+    "corr": numbers.Correlation,
+    "count_if": numbers.CountIf,
+    "bool_and": numbers.Every,
+    "every": numbers.Every,
+    "bool_or": numbers.Some,
+    "any": numbers.Some,
+    "some": numbers.Some,
+    "min": extremes.Minimum,
+    "max": extremes.Maximum,
+    "min_by": extremes.MinimumBy,
+    "max_by": extremes.MaximumBy,
+    "first": extremes.First,
+    "first_value": extremes.First,
+    "any_value": extremes.First,
+    "last": extremes.Last,
+    "last_value": extremes.Last,
+    "array_agg": values.Collected,
+    "collect_list": values.Collected,
+    "collect_set": values.CollectedSet,
+    "median": values.Percentile,
+    "percentile": values.Percentile,
+    "mode": values.Mode,
+    "listagg": values.Joined,
+    "string_agg": values.Joined,
+    "bit_and": values.Bits,
+    "bit_or": values.BitsOr,
+    "bit_xor": values.BitsXor,
+    "product": values.Product,
+    "skewness": values.Skewness,
+    "kurtosis": values.Kurtosis,
+    "approx_count_distinct": numbers.CountValues,
+}
+
+_ALWAYS_DISTINCT = {"approx_count_distinct"}
+
+
+def supported() -> frozenset[str]:
+    """The names of the aggregate functions that views may use."""
+    return frozenset(FUNCTIONS)
+
+
+def function(call: Call) -> Function:
+    return FUNCTIONS[call.func](call)
+
+
+def is_distinct(call: Call) -> bool:
+    """Whether a call sees each of its values once."""
+    return call.distinct or call.func in _ALWAYS_DISTINCT
+
+
+def needs_values(call: Call, append_only: bool) -> bool:
+    """Whether the group's values must be kept, each with its count."""
+    made = function(call)
+    return isinstance(made, Bag) or (not append_only if isinstance(made, Best) else is_distinct(call))
+
+
+def hash_name(args: tuple[str, ...]) -> str:
+    """The column in which the hash of a group's keys and these arguments travels. The lengths keep ("a_b", "c") and
+    ("a", "b_c") apart."""
+    return "__h" + "x".join(str(len(name)) for name in args) + "_" + "_".join(args)
+
+
+def hashes(spec: AggregateSpec) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The further hashes the port of a GROUP BY must carry: (column, what is hashed: the keys and arguments)."""
+    wanted = [call.args for call in spec.calls if needs_values(call, spec.append_only)]
+    return tuple((hash_name(args), (*spec.keys, *args)) for args in dict.fromkeys(wanted))
+
+
+def ordered(spec: AggregateSpec) -> bool:
+    """Whether the port must carry the order of arrival, for FIRST and LAST."""
+    return any(isinstance(made, Best) and made.arrival for made in map(function, spec.calls))

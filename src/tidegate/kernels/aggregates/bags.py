@@ -1,0 +1,172 @@
+"""One step of the values of groups: how often each is there before and after, and since when.
+
+Frames of entries have the group's number, the arguments, and for FIRST and LAST the arrival (the first one, or the last
+one if `latest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP
+from tidegate.kernels.aggregates.plan import Values
+from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, State
+from tidegate.kernels.frames import aligned, numbered, types_of
+from tidegate.kernels.state.merge import equal
+from tidegate.kernels.state.search import Mask, Places
+
+_FIRST = ("first_step", "first_place")
+_LAST = ("last_step", "last_place")
+_ARRIVAL = dict.fromkeys([*_FIRST, *_LAST], pl.Int64())
+
+
+class PassingBag:
+    """Entries that are not kept, because the best of them is all that will ever be wanted."""
+
+    def __init__(self, values: Values, entries: pl.DataFrame, group: Places, clock: Clock) -> None:
+        place = pl.col(SEQ) if values.arrival else pl.lit(0, pl.Int64)
+        self._entries = entries.select(
+            pl.Series(GROUP, group, dtype=pl.Int64),
+            *values.args,
+            pl.lit(clock.step, pl.Int64).alias(STEP),
+            place.cast(pl.Int64).alias(PLACE),
+        )
+
+    def came(self, latest: bool) -> pl.DataFrame:
+        return self._entries
+
+    def went(self, latest: bool) -> pl.DataFrame:
+        return self._entries.clear()
+
+    def present(self, groups: Places, latest: bool) -> pl.DataFrame:
+        return self._entries.clear()
+
+
+class StoredBag:
+    """Entries kept in a table, filed under the group and inside it under the value."""
+
+    def __init__(self, number: int, values: Values, entries: pl.DataFrame, groups: pl.DataFrame, keys: Sequence[str]):
+        self._values, self._keys, self._groups = values, list(keys), groups
+        self._ident = list(dict.fromkeys([*keys, *values.args]))
+        self._name = table_name(number)
+        self._entries = entries
+
+    def step(self, state: State, clock: Clock) -> StoredBag:
+        """Finds how often what changes was there, and writes how often it is there now."""
+        net = _netted(self._entries, [HASH, *self._ident], str(self._values.hash)) if self._values.arrival else None
+        self._changed = self._entries if net is None else net
+        arrival = _ARRIVAL if self._values.arrival else {}
+        types = {**types_of(self._changed, self._ident), WEIGHT: pl.Int64(), **arrival}
+        self._table = state.table(self._name, types, self._ident, within=self._values.hash)
+        places, found = self._table.match(self._changed)
+        self._before = aligned(self._changed.height, places, found.select(WEIGHT, *arrival)).with_columns(
+            pl.col(WEIGHT).fill_null(0)
+        )
+        self._after = self._moved(clock)
+        self._group = numbered(self._changed, self._groups, self._keys)
+        self._write(len(places))
+        return self
+
+    def toggled(self) -> pl.DataFrame:
+        """The values that came (weight 1) or went (-1) altogether."""
+        sign = (self._after[WEIGHT] > 0).cast(pl.Int64) - (self._before[WEIGHT] > 0).cast(pl.Int64)
+        rows = self._changed.with_columns(sign.alias(WEIGHT), pl.Series(GROUP, self._group, dtype=pl.Int64))
+        return rows.filter(pl.col(WEIGHT) != 0)
+
+    def came(self, latest: bool) -> pl.DataFrame:
+        return self._versions(self._after, latest).filter(self._moves(self._after, self._before, latest))
+
+    def went(self, latest: bool) -> pl.DataFrame:
+        return self._versions(self._before, latest).filter(self._moves(self._before, self._after, latest))
+
+    def present(self, groups: Places, latest: bool) -> pl.DataFrame:
+        """All entries of some groups as they are after the step."""
+        stored = self._stored(groups)
+        untouched = stored.filter(pl.Series(self._touched(stored) < 0)) if stored.height else stored
+        changed = self._changed.drop(WEIGHT).with_columns(self._after).select(untouched.columns)
+        mine = pl.Series(np.isin(self._group, groups))
+        return self._shown(pl.concat([changed.filter(mine), untouched]), latest)
+
+    def past(self, groups: Places) -> pl.DataFrame:
+        """All entries of some groups as they were before the step."""
+        return self._shown(self._stored(groups), latest=False)
+
+    def _stored(self, groups: Places) -> pl.DataFrame:
+        return self._table.groups(self._groups[groups][HASH])
+
+    def _touched(self, stored: pl.DataFrame) -> Places:
+        return numbered(stored, self._changed, self._ident, str(self._values.hash))
+
+    def _shown(self, rows: pl.DataFrame, latest: bool) -> pl.DataFrame:
+        """Entries that are there, with the number of their group (a stored row of another key may share its hash)."""
+        group = pl.Series(GROUP, numbered(rows, self._groups, self._keys), dtype=pl.Int64)
+        shown = rows.select(group, *self._values.args, WEIGHT, *self._arrival(latest))
+        return shown.filter(pl.col(WEIGHT) > 0, pl.col(GROUP) >= 0)
+
+    def _versions(self, side: pl.DataFrame, latest: bool) -> pl.DataFrame:
+        rows = self._changed.select(self._values.args).with_columns(side)
+        group = pl.Series(GROUP, self._group, dtype=pl.Int64)
+        return rows.select(group, *self._values.args, WEIGHT, *self._arrival(latest))
+
+    def _arrival(self, latest: bool) -> list[pl.Expr]:
+        if not self._values.arrival:
+            return []
+        step, place = _LAST if latest else _FIRST
+        return [pl.col(step).alias(STEP), pl.col(place).alias(PLACE)]
+
+    def _moves(self, side: pl.DataFrame, other: pl.DataFrame, latest: bool) -> pl.Series:
+        """Which entries are there on one side, but not on the other or not at the same place."""
+        same: Mask = (other[WEIGHT] > 0).to_numpy()
+        if self._values.arrival:
+            same = same & equal(side, other, _LAST if latest else _FIRST)
+        return (side[WEIGHT] > 0) & pl.Series(~same)
+
+    def _moved(self, clock: Clock) -> pl.DataFrame:
+        weight = (self._before[WEIGHT] + self._changed[WEIGHT]).alias(WEIGHT)
+        if not self._values.arrival:
+            return pl.DataFrame([weight])
+        stays, fresh = self._before[WEIGHT] > 0, self._changed["last_place"].is_not_null()
+        now = pl.repeat(clock.step, len(weight), dtype=pl.Int64, eager=True)
+        first = (
+            self._before["first_step"].zip_with(stays, now),
+            _either(self._before, self._changed, "first_place", stays),
+        )
+        last = now.zip_with(fresh, self._before["last_step"]), _either(self._changed, self._before, "last_place", fresh)
+        columns = [series.alias(name) for series, name in zip((*first, *last), _ARRIVAL, strict=True)]
+        return pl.DataFrame([weight, *columns])
+
+    def _write(self, known: int) -> None:
+        rows = self._changed.drop(WEIGHT, *(name for name in _ARRIVAL if name in self._changed.columns))
+        rows = rows.with_columns(self._after)
+        stays = pl.col(WEIGHT) != 0
+        upserts = rows.filter(stays)
+        self._table.write(upserts, rows.filter(~stays), upserts.height - known)
+
+
+def table_name(number: int) -> str:
+    return f"values{number}"
+
+
+def all_entries(number: int, values: Values, groups: pl.DataFrame, keys: Sequence[str], state: State) -> pl.DataFrame:
+    """The entries of a bag as they are stored, with the numbers of their groups."""
+    table = state.stored(table_name(number), list(dict.fromkeys([*keys, *values.args])))
+    if table is None:
+        return pl.DataFrame(schema={GROUP: pl.Int64(), **types_of(groups, [])})
+    rows = table.scan()
+    group = pl.Series(GROUP, numbered(rows, groups, keys), dtype=pl.Int64)
+    return rows.with_columns(group).filter(pl.col(GROUP) >= 0, pl.col(WEIGHT) > 0)
+
+
+def _either(one: pl.DataFrame, other: pl.DataFrame, column: str, when: pl.Series) -> pl.Series:
+    return one[column].zip_with(when, other[column])
+
+
+def _netted(entries: pl.DataFrame, columns: Sequence[str], hash: str) -> pl.DataFrame:
+    """Entries of one value at several places of arrival as one, with the first and the last place where it came."""
+    came = pl.col(SEQ).filter(pl.col(WEIGHT) > 0).cast(pl.Int64)
+    return entries.group_by(columns).agg(
+        pl.col(WEIGHT).sum(), pl.col(hash).first(), came.min().alias("first_place"), came.max().alias("last_place")
+    )

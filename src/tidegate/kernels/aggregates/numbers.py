@@ -1,0 +1,200 @@
+"""Functions of sums: COUNT, SUM, AVG, the moments, and what counts truths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.aggregates.accumulators import Accumulator, Count, Limbs, Real, Truths
+from tidegate.kernels.aggregates.exact import UNIT, Floats, Ints, Reals
+from tidegate.kernels.aggregates.function import Sums
+from tidegate.kernels.aggregates.wide import Wide, decimals
+from tidegate.kernels.types import decimal_parts
+
+_SMALL = {"tinyint", "smallint", "int"}
+
+
+class CountValues(Sums):
+    """COUNT(*), and COUNT of rows in which every argument has a value."""
+
+    def keeps(self) -> Sequence[Accumulator]:
+        return [Count(self.call.args)]
+
+    def result(self, count: Ints) -> pl.Series:
+        return pl.Series(count)
+
+
+class Total(Sums):
+    """SUM: BIGINT goes round, a decimal that does not fit is NULL, doubles are summed exactly."""
+
+    def keeps(self) -> Sequence[Accumulator]:
+        return [Count(self.call.args), total(self.call.args[0], self.call.arg_types[0], limbs=1)]
+
+    def result(self, count: Ints, total: Wide | Reals) -> pl.Series:
+        return with_nulls(self._plain(total), count == 0)
+
+    def _plain(self, total: Wide | Reals) -> pl.Series:
+        if isinstance(total, Reals):
+            return pl.Series(total.floats())
+        parts = decimal_parts(self.call.type)
+        return total.decimal(*parts) if parts else total.wrapped().cast(self.type)
+
+
+class Average(Sums):
+    """AVG: of decimals and intervals rounded half up, else a double."""
+
+    def keeps(self) -> Sequence[Accumulator]:
+        return [Count(self.call.args), total(self.call.args[0], self.call.arg_types[0], limbs=2)]
+
+    def result(self, count: Ints, total: Wide | Reals) -> pl.Series:
+        divisor = np.where(count == 0, 1, count)
+        return with_nulls(self._plain(total, divisor), count == 0)
+
+    def _plain(self, total: Wide | Reals, count: Ints) -> pl.Series:
+        parts = decimal_parts(self.call.type)
+        if parts and isinstance(total, Wide):
+            return decimals(_divided(total, count, self._shift(parts[1])), *parts)
+        if self.type == pl.Duration and isinstance(total, Wide):
+            return pl.Series(_divided(total, count, 1), dtype=pl.Int64).cast(self.type)
+        return pl.Series(total.floats() / count)
+
+    def _shift(self, scale: int) -> int:
+        given = decimal_parts(self.call.arg_types[0])
+        return int(10 ** (scale - (given[1] if given else 0)))
+
+
+@dataclass(frozen=True)
+class MomentKind:
+    """Which moment: of a sample (n - 1) or of the population, and whether its root is taken."""
+
+    sample: bool
+    root: bool
+
+
+class Moment(Sums):
+    """VARIANCE and STDDEV, from exact sums of x and x squared."""
+
+    kind = MomentKind(sample=True, root=False)
+
+    def keeps(self) -> Sequence[Accumulator]:
+        x = self.call.args[0]
+        return [Count((x,)), Real((x,), (x,)), Real((x, x), (x,))]
+
+    def result(self, count: Ints, sums: Reals, squares: Reals) -> pl.Series:
+        least = 2 if self.kind.sample else 1
+        values = co_moments(count, sums, sums, squares, self.kind.sample)
+        return with_nulls(pl.Series(np.sqrt(values) if self.kind.root else values), count < least)
+
+
+class VariancePop(Moment):
+    kind = MomentKind(sample=False, root=False)
+
+
+class Deviation(Moment):
+    kind = MomentKind(sample=True, root=True)
+
+
+class DeviationPop(Moment):
+    kind = MomentKind(sample=False, root=True)
+
+
+class Covariance(Sums):
+    """COVAR_SAMP; over the rows in which both arguments have values."""
+
+    sample = True
+
+    def keeps(self) -> Sequence[Accumulator]:
+        x, y = self.call.args
+        return [Count((x, y)), Real((x,), (x, y)), Real((y,), (x, y)), Real((x, y), (x, y))]
+
+    def result(self, count: Ints, left: Reals, right: Reals, products: Reals) -> pl.Series:
+        values = co_moments(count, left, right, products, self.sample)
+        return with_nulls(pl.Series(values), count < (2 if self.sample else 1))
+
+
+class CovariancePop(Covariance):
+    sample = False
+
+
+class Correlation(Sums):
+    """CORR (Pearson); NULL without rows, NaN where a side does not vary."""
+
+    def keeps(self) -> Sequence[Accumulator]:
+        x, y = self.call.args
+        pairs = ((x,), (y,), (x, y), (x, x), (y, y))
+        return [Count((x, y)), *(Real(factors, (x, y)) for factors in pairs)]
+
+    def result(self, count: Ints, x: Reals, y: Reals, xy: Reals, xx: Reals, yy: Reals) -> pl.Series:
+        covariance = co_moments(count, x, y, xy, sample=False)
+        left, right = co_moments(count, x, x, xx, sample=False), co_moments(count, y, y, yy, sample=False)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return with_nulls(pl.Series(covariance / (np.sqrt(left) * np.sqrt(right))), count == 0)
+
+
+class CountIf(Sums):
+    """COUNT_IF: rows in which the condition is true."""
+
+    def keeps(self) -> Sequence[Accumulator]:
+        return [Truths(self.call.args[0], True)]
+
+    def result(self, truths: Ints) -> pl.Series:
+        return pl.Series(truths)
+
+
+class Every(Sums):
+    """BOOL_AND: true unless some value is false; NULL without values."""
+
+    decisive = False
+
+    def keeps(self) -> Sequence[Accumulator]:
+        return [Count(self.call.args), Truths(self.call.args[0], self.decisive)]
+
+    def result(self, count: Ints, decisive: Ints) -> pl.Series:
+        values = (decisive > 0) == self.decisive
+        return with_nulls(pl.Series(values), count == 0)
+
+
+class Some(Every):
+    """BOOL_OR: false unless some value is true; NULL without values."""
+
+    decisive = True
+
+
+def total(column: str, type: str, limbs: int) -> Accumulator:
+    """The accumulator for the sum of a column; `limbs` is how many a BIGINT needs."""
+    if parts := decimal_parts(type):
+        return Limbs(column, 2 if parts[0] <= 18 else 4)
+    if type in _SMALL:
+        return Limbs(column, 1)
+    if type == "bigint" or type.startswith("interval"):
+        return Limbs(column, limbs)
+    return Real((column,), (column,))
+
+
+def co_moments(count: Ints, left: Reals, right: Reals, products: Reals, sample: bool) -> Floats:
+    """(sum of products - sum * sum / n) / (n or n - 1), exactly, then rounded once; NaN where a value is no number."""
+    sums = zip(count.tolist(), left.integers(), right.integers(), products.integers(), strict=True)
+    exact = [_co_moment(n, x, y, xy, left is right, sample) for n, x, y, xy in sums]
+    finite = left.finite() & right.finite() & products.finite()
+    return np.where(finite, np.array(exact, dtype=np.float64), np.nan)
+
+
+def _co_moment(n: int, x: int, y: int, xy: int, square: bool, sample: bool) -> float:
+    divisor = n - 1 if sample else n
+    if divisor <= 0:
+        return np.nan
+    numerator = n * (xy << -UNIT) - x * y
+    return (max(numerator, 0) if square else numerator) / ((n * divisor) << (-2 * UNIT))
+
+
+def _divided(total: Wide, count: Ints, factor: int) -> list[int]:
+    """Each sum times `factor` divided by its count, rounded half up (away from zero)."""
+    pairs = zip(total.integers(), count.tolist(), strict=True)
+    return [(abs(s) * factor * 2 + n) // (2 * n) * (1 if s >= 0 else -1) for s, n in pairs]
+
+
+def with_nulls(values: pl.Series, nulls: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> pl.Series:
+    return values.set(pl.Series(nulls), None) if nulls.any() else values

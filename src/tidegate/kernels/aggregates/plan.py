@@ -1,0 +1,143 @@
+"""What a GROUP BY keeps: accumulators, bags of values, best entries, each once however many calls need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import polars as pl
+
+from tidegate.kernels import aggregates
+from tidegate.kernels.aggregates.accumulators import Accumulator, Real
+from tidegate.kernels.aggregates.function import PLACE, STEP, Bag, Best, Function, Ordering, Sums
+from tidegate.kernels.api import HASH, SEQ, WEIGHT
+from tidegate.kernels.specs import AggregateSpec, Call
+from tidegate.kernels.types import polars_type
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of `args` in a group, over rows that pass `filter` and in which all `required` have a value.
+
+    Not `stored`: the input never retracts and only the best entry by `order` is wanted, so no others are kept.
+    """
+
+    args: tuple[str, ...]
+    required: tuple[str, ...]
+    filter: str | None
+    arrival: bool
+    stored: bool
+    order: Ordering = ()
+
+    @property
+    def hash(self) -> str | None:
+        return aggregates.hash_name(self.args) if self.stored else None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An accumulator over the rows that pass `filter`, or over the distinct entries of the bag number `values`."""
+
+    accumulator: Accumulator
+    filter: str | None
+    values: int | None
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The best entry by `order` of the bag number `values`."""
+
+    values: int
+    order: Ordering
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is kept of the entry: all that the order looks at."""
+        return tuple(column for column, _ in self.order)
+
+
+class Plan:
+    """The parts of one GROUP BY. `uses[i]` are the numbers of the parts that call i reads."""
+
+    def __init__(self, spec: AggregateSpec) -> None:
+        self.spec = spec
+        self.functions: list[Function] = [aggregates.function(call) for call in spec.calls]
+        self.slots: list[Slot] = []
+        self.values: list[Values] = []
+        self.picks: list[Pick] = []
+        self.uses = [self._use(made) for made in self.functions]
+        pairs = [(name, type) for call in spec.calls for name, type in zip(call.args, call.arg_types, strict=True)]
+        self.types: dict[str, pl.DataType] = {name: polars_type(type) for name, type in pairs}
+
+    def slot_types(self, number: int) -> dict[str, pl.DataType]:
+        """The columns in which a slot's sums are kept."""
+        accumulator = self.slots[number].accumulator
+        if isinstance(accumulator, Real):
+            return {f"s{number}_i": pl.List(pl.Int64()), f"s{number}_v": pl.List(pl.Int64())}
+        return {f"s{number}_{part}": pl.Int64() for part in range(accumulator.width)}
+
+    def pick_types(self, number: int) -> dict[str, pl.DataType]:
+        """The columns in which a best entry is kept: whether there is one, and what its order looks at."""
+        plain = {STEP: pl.Int64(), PLACE: pl.Int64()}
+        columns = self.picks[number].columns
+        return {
+            f"p{number}": pl.Boolean(),
+            **{f"p{number}_{name}": plain.get(name) or self.types[name] for name in columns},
+        }
+
+    @property
+    def counters(self) -> list[str]:
+        """The columns of what is kept of a group that hold plain integers to be summed."""
+        plain = [number for number, slot in enumerate(self.slots) if not isinstance(slot.accumulator, Real)]
+        return [WEIGHT, *(name for number in plain for name in self.slot_types(number))]
+
+    def empty_input(self) -> pl.DataFrame:
+        """No rows, as they would come to a global aggregate."""
+        filters = dict.fromkeys((call.filter for call in self.spec.calls if call.filter), pl.Boolean())
+        hashes = dict.fromkeys((values.hash for values in self.values if values.hash), pl.Int64())
+        plain = dict.fromkeys((HASH, WEIGHT, SEQ), pl.Int64())
+        return pl.DataFrame(schema={**plain, **filters, **hashes, **self.types})
+
+    def group_types(self) -> dict[str, pl.DataType]:
+        """What is kept of a group, besides its keys: how many rows it has, sums, best entries."""
+        types: dict[str, pl.DataType] = {WEIGHT: pl.Int64()}
+        for number in range(len(self.slots)):
+            types |= self.slot_types(number)
+        for number in range(len(self.picks)):
+            types |= self.pick_types(number)
+        return types
+
+    def _use(self, made: Function) -> list[int]:
+        match made:
+            case Sums():
+                return [self._slot(accumulator, made.call) for accumulator in made.keeps()]
+            case Best():
+                return [self._pick(made)]
+            case Bag():
+                return [_number(self.values, self._values(made, stored=True))]
+        raise TypeError(f"{type(made).__name__} is no known kind of aggregate function")
+
+    def _slot(self, accumulator: Accumulator, call: Call) -> int:
+        if not aggregates.is_distinct(call):
+            return _number(self.slots, Slot(accumulator, call.filter, None))
+        values = _number(self.values, Values(call.args, call.args, call.filter, arrival=False, stored=True))
+        return _number(self.slots, Slot(accumulator, None, values))
+
+    def _pick(self, made: Best) -> int:
+        stored = not self.spec.append_only
+        values = _number(self.values, self._values(made, stored))
+        return _number(self.picks, Pick(values, made.order()))
+
+    def _values(self, made: Best | Bag, stored: bool) -> Values:
+        arrival = isinstance(made, Best) and made.arrival
+        order = made.order() if isinstance(made, Best) and not stored else ()
+        return Values(made.call.args, made.required, made.call.filter, arrival, stored, order)
+
+
+def _number(parts: list[T], part: T) -> int:
+    """The place of a part in the list, where it is put if it is new."""
+    if part not in parts:
+        parts.append(part)
+    return parts.index(part)

@@ -1,0 +1,123 @@
+"""Functions of all values of a group: lists and sets, percentiles, MODE, LISTAGG, bitwise and higher moments."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import polars as pl
+
+from tidegate.kernels.aggregates.function import GROUP, Bag, per_group, spread_out
+from tidegate.kernels.api import WEIGHT
+
+
+class Collected(Bag):
+    """ARRAY_AGG: the values in order, without NULLs; empty where there are none."""
+
+    unique = False
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        rows = spread_out(entries, self.unique or self.call.distinct)
+        lists = per_group(rows, groups, pl.col(self.call.args[0]))
+        empty = pl.Series([[]], dtype=self.type)
+        return lists.cast(self.type).fill_null(empty)
+
+
+class CollectedSet(Collected):
+    """COLLECT_SET: each value once, in order."""
+
+    unique = True
+
+
+class Percentile(Bag):
+    """PERCENTILE(x, p) and MEDIAN: between the two values next to the place, in proportion."""
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        rows = spread_out(entries, self.call.distinct)
+        at = float(self.options.get("percentage", "0.5"))
+        value = pl.col(self.call.args[0]).cast(pl.Float64).quantile(at, "linear")
+        return per_group(rows, groups, value)
+
+
+class Mode(Bag):
+    """MODE: the most frequent value; of several the least."""
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        weight = pl.lit(1) if self.call.distinct else pl.col(WEIGHT)
+        most = entries.filter(weight == weight.max().over(GROUP))
+        return per_group(most, groups, pl.col(self.call.args[0]).first())
+
+
+class Joined(Bag):
+    """LISTAGG = STRING_AGG: the values in order with a delimiter between them."""
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        rows = spread_out(entries, self.call.distinct)
+        return per_group(rows, groups, pl.col(self.call.args[0]).str.join(self.options.get("delimiter", "")))
+
+
+class Bits(Bag):
+    """BIT_AND, BIT_OR, BIT_XOR."""
+
+    counted = False
+    """Whether it matters how often a value is there."""
+
+    @staticmethod
+    def apply(left: int, right: int) -> int:
+        return left & right
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        odd = pl.col(WEIGHT) % 2 == 1 if self.counted and not self.call.distinct else pl.lit(True)
+        results: list[int | None] = [None] * groups
+        for group, value, counts in entries.select(GROUP, self.call.args[0], odd.alias("odd")).iter_rows():
+            results[group] = self._with(results[group], value if counts else 0)
+        return pl.Series(results, dtype=self.type)
+
+    def _with(self, sofar: int | None, value: int) -> int:
+        return value if sofar is None else self.apply(sofar, value)
+
+
+class BitsOr(Bits):
+    @staticmethod
+    def apply(left: int, right: int) -> int:
+        return left | right
+
+
+class BitsXor(Bits):
+    counted = True
+
+    @staticmethod
+    def apply(left: int, right: int) -> int:
+        return left ^ right
+
+
+class Product(Bag):
+    """PRODUCT, multiplied in the order of the values so that it is always the same double."""
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        rows = spread_out(entries, self.call.distinct)
+        return per_group(rows, groups, pl.col(self.call.args[0]).cast(pl.Float64).product())
+
+
+class Skewness(Bag):
+    """SKEWNESS of the population; NaN where nothing varies."""
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        second, third = (self._central(power) for power in (2, 3))
+        return per_group(self._rows(entries), groups, third * pl.len().sqrt() / (second * second * second).sqrt())
+
+    def _rows(self, entries: pl.DataFrame) -> pl.DataFrame:
+        return spread_out(entries, self.call.distinct)
+
+    def _central(self, power: int) -> pl.Expr:
+        value = pl.col(self.call.args[0]).cast(pl.Float64)
+        away = value - value.mean()
+        return functools.reduce(operator.mul, [away] * power).sum()
+
+
+class Kurtosis(Skewness):
+    """KURTOSIS of the population, less 3; NaN where nothing varies."""
+
+    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+        second, fourth = (self._central(power) for power in (2, 4))
+        return per_group(self._rows(entries), groups, fourth * pl.len() / (second * second) - 3.0)

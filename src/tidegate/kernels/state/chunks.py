@@ -1,0 +1,164 @@
+"""Chunks: immutable pieces of sorted rows, each one blob, and the order they stand in."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import HASH, Segments
+from tidegate.kernels.state.cache import ChunkCache, Decoded, Hashes
+from tidegate.kernels.state.search import Places, Position, first_after
+
+CHUNK_ROWS = 16_384
+CHUNK_BYTES = 1 << 21
+ID_BYTES = 12
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What the index knows of a chunk: `low` and `high` are the positions of its first and last row, `size` its bytes
+    in memory."""
+
+    id: bytes
+    rows: int
+    size: int
+    low: Position
+    high: Position
+
+    @property
+    def name(self) -> str:
+        return "chunk-" + self.id.hex()
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Chunks in order, none overlapping. Rows of one position are never parted."""
+
+    chunks: tuple[Chunk, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(chunk.rows for chunk in self.chunks)
+
+    def covering(self, hashes: Hashes, within: Hashes | None) -> Iterator[tuple[Chunk, Places]]:
+        """The chunks that may hold wanted pairs (sorted), each with the numbers of the pairs it may hold."""
+        low, low_within = self._lows
+        place = first_after(low, None if within is None else low_within, hashes, within) - 1
+        inside = np.flatnonzero(place >= 0)
+        if inside.size == 0:
+            return
+        for part in np.split(inside, np.flatnonzero(np.diff(place[inside])) + 1):
+            yield self.chunks[place[part[0]]], part
+
+    def holding(self, hashes: Hashes) -> Iterator[tuple[Chunk, Hashes]]:
+        """The chunks that may hold rows filed under any of `hashes` (sorted), each with those hashes."""
+        first = np.searchsorted(hashes, self._lows[0], "left")
+        last = np.searchsorted(hashes, self._highs, "right")
+        for number in np.flatnonzero(first < last):
+            yield self.chunks[number], hashes[first[number] : last[number]]
+
+    def between(self, low: Position, high: Position | None) -> Iterator[Chunk]:
+        """The chunks that may hold rows with low <= position < high (None: no end)."""
+        for chunk in self.chunks:
+            if chunk.high >= low and (high is None or chunk.low < high):
+                yield chunk
+
+    @cached_property
+    def _lows(self) -> tuple[Hashes, Hashes]:
+        lows = np.array([chunk.low for chunk in self.chunks], dtype=np.int64).reshape(-1, 2)
+        return lows[:, 0].copy(), lows[:, 1].copy()
+
+    @cached_property
+    def _highs(self) -> Hashes:
+        return np.array([chunk.high[0] for chunk in self.chunks], dtype=np.int64)
+
+
+class Chunks:
+    """Reads and writes chunks. New ones wait in memory until `flush`, so those that a step makes and merges away again
+    are never stored."""
+
+    def __init__(self, segments: Segments, cache: ChunkCache) -> None:
+        self._segments = segments
+        self._cache = cache
+        self._new: dict[bytes, Decoded] = {}
+
+    def load(self, chunk: Chunk, within: str | None) -> Decoded:
+        found = self._new.get(chunk.id) or self._cache.get(chunk.id)
+        if found is None:
+            found = self._fetch(chunk, within)
+            self._cache.put(chunk.id, found)
+        return found
+
+    def cut(self, frame: pl.DataFrame, within: str | None) -> Sorted:
+        """Sorted rows as chunks of bounded size."""
+        if frame.is_empty():
+            return Sorted()
+        whole = decoded(frame.rechunk(), within)
+        return Sorted(tuple(self._add(decoded(part, within)) for part in _parts(whole)))
+
+    def flush(self, kept: Iterable[Chunk], gone: Iterable[Chunk]) -> None:
+        """Stores the new chunks among `kept` and removes those `gone`."""
+        for chunk in kept:
+            rows = self._new.get(chunk.id)
+            if rows is not None:
+                self._segments.put(chunk.name, encode(rows.frame))
+                self._cache.put(chunk.id, rows)
+        for chunk in gone:
+            self._segments.delete(chunk.name)
+        self._new.clear()
+
+    def _add(self, rows: Decoded) -> Chunk:
+        chunk = Chunk(
+            secrets.token_bytes(ID_BYTES), rows.frame.height, rows.size, _position(rows, 0), _position(rows, -1)
+        )
+        self._new[chunk.id] = rows
+        return chunk
+
+    def _fetch(self, chunk: Chunk, within: str | None) -> Decoded:
+        blob = self._segments.get(chunk.name)
+        if blob is None:
+            raise RuntimeError(f"The state lacks {chunk.name}, which its index names.")
+        return decoded(decode(blob), within)
+
+
+def encode(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_ipc_stream(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def decode(blob: bytes) -> pl.DataFrame:
+    return pl.read_ipc_stream(io.BytesIO(blob)).rechunk()
+
+
+def decoded(frame: pl.DataFrame, within: str | None) -> Decoded:
+    second = None if within is None else frame[within].to_numpy()
+    return Decoded(frame, frame[HASH].to_numpy(), second, int(frame.estimated_size()))
+
+
+def _position(rows: Decoded, row: int) -> Position:
+    return int(rows.hashes[row]), 0 if rows.within is None else int(rows.within[row])
+
+
+def _parts(rows: Decoded) -> Iterator[pl.DataFrame]:
+    """The rows in parts of about equal size that part no position."""
+    total = rows.frame.height
+    count = max(-(-total // CHUNK_ROWS), -(-rows.size // CHUNK_BYTES))
+    wanted = [total * part // count for part in range(1, count)]
+    cuts = sorted({_not_inside(rows, cut) for cut in wanted} | {0, total})
+    for start, end in pairwise(cuts):
+        # A slice would keep the whole frame alive in the cache for as long as one of its parts is there.
+        yield rows.frame.slice(start, end - start) if count == 1 else rows.frame[np.arange(start, end)]
+
+
+def _not_inside(rows: Decoded, cut: int) -> int:
+    """The first row at or after `cut` that begins a new position."""
+    wanted, within = rows.hashes[cut - 1 : cut], None if rows.within is None else rows.within[cut - 1 : cut]
+    return int(first_after(rows.hashes, rows.within, wanted, within)[0])

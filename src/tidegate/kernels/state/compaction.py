@@ -1,0 +1,125 @@
+"""What becomes of a table's layout when a step ends: a new run, some of the base rewritten, runs of a like size merged.
+
+The rows in runs are kept at an eighth of the base by folding as many of the base's chunks as that takes. So a step of m
+rows rewrites about 8 m rows of the base and never all of it, unless it changes much of the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from tidegate.kernels.state.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunks, Sorted
+from tidegate.kernels.state.layout import Layout, Run
+from tidegate.kernels.state.merge import DEAD, newest
+from tidegate.kernels.state.search import LOWEST
+from tidegate.kernels.state.table import RunTable
+
+LEAST_ABOVE = CHUNK_ROWS // 2
+BASE_TO_RUNS = 8
+TIER = 4
+SMALL_RUN = 1024
+LARGEST_RUN = 65_536
+
+
+def settle(table: RunTable, chunks: Chunks) -> None:
+    """Gives the table the layout that has in it what was written."""
+    rows, grown = table.taken()
+    if rows is not None:
+        _Compaction(table, chunks).add(rows, grown)
+
+
+class _Compaction:
+    def __init__(self, table: RunTable, chunks: Chunks) -> None:
+        self._table = table
+        self._chunks = chunks
+        self._layout = table.layout
+
+    def add(self, rows: pl.DataFrame, grown: int) -> None:
+        count, runs = self._layout.count + grown, (*self._layout.runs, self._run(rows))
+        self._become(replace(self._layout, count=count, runs=runs))
+        while self._layout.above > max(LEAST_ABOVE, self._layout.base.rows // BASE_TO_RUNS):
+            if 2 * self._layout.above >= self._layout.base.rows:
+                self._rewrite()
+            else:
+                self._fold()
+        self._merge_runs()
+
+    def _become(self, layout: Layout) -> None:
+        self._table.layout = self._layout = layout
+
+    def _run(self, rows: pl.DataFrame) -> Run:
+        return Run(self._cut(rows), self._layout.cycle, self._layout.cursor, rows.height)
+
+    def _cut(self, rows: pl.DataFrame) -> Sorted:
+        return self._chunks.cut(rows, self._table.within)
+
+    def _newest(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        return newest(frames, self._table.ident, self._table.within)
+
+    def _rewrite(self) -> None:
+        """Everything becomes base."""
+        rows = self._table.scan()
+        self._become(Layout(self._layout.within, self._cut(rows), count=self._layout.count))
+
+    def _fold(self) -> None:
+        """Rewrites the base's next chunk (and more, where little is left of it) with what the runs have for it."""
+        layout = self._layout
+        low = layout.cursor
+        first, last = _next_chunks(layout)
+        chunks = layout.base.chunks
+        high = chunks[last].low if last < len(chunks) else None
+        pieces = [self._table.slice(run.rows, run, low, high) for run in layout.runs]
+        old = self._table.slice(Sorted(chunks[first:last]), None, LOWEST, None)
+        rows = self._newest([*reversed(pieces), old]).filter(~pl.col(DEAD)).drop(DEAD)
+        base = Sorted((*chunks[:first], *self._cut(rows).chunks, *chunks[last:]))
+        runs = tuple(replace(run, left=run.left - len(part)) for run, part in zip(layout.runs, pieces, strict=True))
+        self._become(replace(layout, base=base, runs=runs).folded(high))
+
+    def _merge_runs(self) -> None:
+        """Merges the newest runs where there are too many of a size."""
+        runs = self._layout.runs
+        number = to_merge([run.left for run in runs], max(LARGEST_RUN, self._layout.base.rows // 32))
+        if number < 2:
+            return
+        kept = runs[:-number]
+        frames = [self._table.slice(run.rows, run, LOWEST, None) for run in reversed(runs[-number:])]
+        rows = self._newest(frames)
+        if not kept and not self._layout.base.chunks:
+            rows = rows.filter(~pl.col(DEAD))
+        self._become(replace(self._layout, runs=(*kept, self._run(rows)) if len(rows) else kept))
+
+
+def to_merge(sizes: Sequence[int], largest: int) -> int:
+    """How many of the newest runs (at the end of `sizes`) should become one.
+
+    >>> to_merge([5000, 10, 10, 10, 10], 65536)
+    4
+    """
+    number, size = 1, sizes[-1] if sizes else 0
+    while number < len(sizes):
+        more = 0
+        while number + more < len(sizes) and _rank(sizes[-number - more - 1]) <= _rank(size):
+            more += 1
+        absorbed = sum(sizes[len(sizes) - number - more : len(sizes) - number])
+        if more + 1 < TIER or size + absorbed > largest:
+            break
+        number, size = number + more, size + absorbed
+    return number
+
+
+def _rank(rows: int) -> int:
+    return 0 if rows < SMALL_RUN else 1 + int(math.log(rows / SMALL_RUN, TIER))
+
+
+def _next_chunks(layout: Layout) -> tuple[int, int]:
+    """Which chunks of the base (from, up to) are folded next: one, or several small ones."""
+    chunks = layout.base.chunks
+    first = next(number for number, chunk in enumerate(chunks) if layout.cursor == LOWEST or chunk.low >= layout.cursor)
+    last, rows, size = first, 0, 0
+    while last < len(chunks) and rows < CHUNK_ROWS // 2 and size < CHUNK_BYTES // 2:
+        rows, size, last = rows + chunks[last].rows, size + chunks[last].size, last + 1
+    return first, last

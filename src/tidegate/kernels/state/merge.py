@@ -1,0 +1,57 @@
+"""Putting sorted rows of several ages together: of each identity the newest stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import HASH
+from tidegate.kernels.state.cache import Hashes
+from tidegate.kernels.state.search import Mask
+
+DEAD = "__dead"
+"""Marks a row that says: this identity is no more."""
+
+
+def newest(frames: Sequence[pl.DataFrame], ident: Sequence[str], within: str | None) -> pl.DataFrame:
+    """The rows of `frames` (newest frame first) in order of position, one per identity."""
+    rows = pl.concat(frames) if len(frames) > 1 else frames[0]
+    rows = rows[_order(rows, within)]
+    again = _repeats(rows, within)
+    if not again.any():
+        return rows
+    pairs = np.flatnonzero(again)
+    same = equal(rows[pairs], rows[pairs + 1], ident)
+    if same.all():
+        return rows.filter(pl.Series(np.concatenate([[True], ~again])))
+    columns = [HASH, *([within] if within else []), *ident]
+    return rows.unique(subset=columns, keep="first", maintain_order=True)
+
+
+def equal(left: pl.DataFrame, right: pl.DataFrame, columns: Sequence[str]) -> Mask:
+    """Which rows of two frames of the same height agree in `columns`; NULL = NULL, NaN = NaN, -0.0 = 0.0."""
+    same = np.ones(left.height, dtype=np.bool_)
+    for name in columns:
+        same &= left[name].eq_missing(right[name]).to_numpy()
+    return same
+
+
+def sort_order(hashes: Hashes, within: Hashes | None) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """The stable order of positions."""
+    return np.argsort(hashes, kind="stable") if within is None else np.lexsort((within, hashes))
+
+
+def _order(rows: pl.DataFrame, within: str | None) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    return sort_order(rows[HASH].to_numpy(), None if within is None else rows[within].to_numpy())
+
+
+def _repeats(rows: pl.DataFrame, within: str | None) -> Mask:
+    """For each row but the last whether the next one is at the same position."""
+    again: Mask = np.ones(max(rows.height - 1, 0), dtype=np.bool_)
+    for name in (HASH, within):
+        if name is not None:
+            values = rows[name].to_numpy()
+            again &= values[1:] == values[:-1]
+    return again

@@ -1,0 +1,76 @@
+"""The state of one bucket: its tables, read at the start of a step and committed at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from tidegate.kernels.api import HASH, Segments
+from tidegate.kernels.state.cache import CACHE, ChunkCache
+from tidegate.kernels.state.chunks import Chunk, Chunks
+from tidegate.kernels.state.compaction import settle
+from tidegate.kernels.state.layout import Layout, decode_layouts, encode_layouts
+from tidegate.kernels.state.merge import DEAD
+from tidegate.kernels.state.table import RunTable
+
+META = "meta"
+
+
+class Store:
+    """One object per step: one read of the index to begin with, one write of it at the commit.
+
+    Until the commit nothing is stored, and every read gives what was there before the step.
+    """
+
+    def __init__(self, segments: Segments, cache: ChunkCache = CACHE) -> None:
+        self._segments = segments
+        self._chunks = Chunks(segments, cache)
+        self._tables: dict[str, RunTable] = {}
+        blob = segments.get(META)
+        self._layouts = decode_layouts(blob) if blob else {}
+
+    def table(
+        self, name: str, columns: Mapping[str, pl.DataType], ident: Sequence[str], within: str | None = None
+    ) -> RunTable:
+        if name not in self._tables:
+            layout = self._layouts.get(name, Layout(within))
+            self._tables[name] = RunTable(self._chunks, layout, columns, ident, within)
+        return self._tables[name]
+
+    def stored(self, name: str, ident: Sequence[str]) -> RunTable | None:
+        """A table with the columns it was stored with; None if nothing is stored in it."""
+        layout = self._layouts.get(name, Layout())
+        chunk = next(layout.chunks(), None)
+        if chunk is None:
+            return None
+        schema = self._chunks.load(chunk, layout.within).frame.schema
+        columns = {name: dtype for name, dtype in schema.items() if name not in (HASH, DEAD, layout.within)}
+        return self.table(name, columns, ident, layout.within)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was ever committed."""
+        return not self._layouts
+
+    def commit(self) -> None:
+        """Makes what the tables were told part of the state."""
+        before = _chunks(self._layouts)
+        for table in self._tables.values():
+            settle(table, self._chunks)
+        layouts = {**self._layouts, **{name: table.layout for name, table in self._tables.items()}}
+        after = _chunks(layouts)
+        if after.keys() == before.keys():
+            return
+        self._chunks.flush(after.values(), [chunk for id, chunk in before.items() if id not in after])
+        self._segments.put(META, encode_layouts(layouts))
+        self._layouts = layouts
+
+    def stats(self) -> tuple[int, int]:
+        """Rows and bytes (as they are in memory) of all tables, as last committed."""
+        rows = sum(layout.count for layout in self._layouts.values())
+        return rows, sum(chunk.size for chunk in _chunks(self._layouts).values())
+
+
+def _chunks(layouts: Mapping[str, Layout]) -> dict[bytes, Chunk]:
+    return {chunk.id: chunk for layout in layouts.values() for chunk in layout.chunks()}

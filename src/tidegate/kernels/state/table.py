@@ -1,0 +1,168 @@
+"""A table of state: rows filed under a hash, read from its base and runs, changed by one new run per step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import HASH
+from tidegate.kernels.state.cache import Decoded, Hashes
+from tidegate.kernels.state.chunks import Chunk, Chunks, Sorted
+from tidegate.kernels.state.layout import Layout, Run
+from tidegate.kernels.state.merge import DEAD, equal, newest, sort_order
+from tidegate.kernels.state.search import LOWEST, Mask, Places, Position, first_after, first_at, spread
+
+
+class RunTable:
+    """Rows as they were before the step: what `write` is told becomes visible with the state's commit.
+
+    Rows are filed under `__h`, and under the hash column `within` where one is named: then a single row of a large
+    group is found without reading the group.
+    """
+
+    def __init__(
+        self,
+        chunks: Chunks,
+        layout: Layout,
+        columns: Mapping[str, pl.DataType],
+        ident: Sequence[str],
+        within: str | None,
+    ) -> None:
+        self.ident, self.within, self.layout = list(ident), within, layout
+        filed = [HASH] if within is None else [HASH, within]
+        self.schema = pl.Schema({**dict.fromkeys(filed, pl.Int64()), **columns})
+        self._chunks = chunks
+        self._writes: list[pl.DataFrame] = []
+        self._grown = 0
+
+    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+        return self.match(keys)[1]
+
+    def match(self, keys: pl.DataFrame) -> tuple[Places, pl.DataFrame]:
+        """The stored rows that belong to rows of `keys`, and for each the number of the key it belongs to."""
+        hashes, within = self._filed(keys)
+        order = sort_order(hashes, within)
+        hashes, within = hashes[order], None if within is None else within[order]
+        missing = np.ones(keys.height, dtype=np.bool_)
+        found: list[tuple[Places, pl.DataFrame]] = []
+        for rows, run in self._ages():
+            wanted = np.flatnonzero(missing)
+            if wanted.size == 0:
+                break
+            part = self._find(rows, run, hashes[wanted], None if within is None else within[wanted])
+            if part is not None:
+                numbers, hits = wanted[part[0]], part[1]
+                same = equal(keys[order[numbers]], hits, self.ident)
+                missing[numbers[same]] = False
+                found.append(_living(order[numbers], hits, same))
+        if not found:
+            return np.empty(0, dtype=np.intp), self._nothing()
+        return np.concatenate([numbers for numbers, _ in found]), pl.concat([rows for _, rows in found])
+
+    def groups(self, hashes: pl.Series) -> pl.DataFrame:
+        wanted = np.unique(hashes.to_numpy())
+        return self._current([self._grouped(rows, run, wanted) for rows, run in self._ages()])
+
+    def scan(self) -> pl.DataFrame:
+        return self._current([self.slice(rows, run, LOWEST, None) for rows, run in self._ages()])
+
+    def write(
+        self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
+    ) -> None:
+        """Stores and forgets rows, at the commit; of several writes to one identity the last counts. `grown` is by how
+        many rows the table grows, where the caller knows; else it is found out."""
+        for rows, dead in ((upserts, False), (deletes, True)):
+            if rows is None or rows.is_empty():
+                continue
+            if grown is None:
+                known = len(self.match(rows)[0])
+                self._grown += -known if dead else rows.height - known
+            self._writes.append(self._shaped(rows, dead))
+        self._grown += grown or 0
+
+    def taken(self) -> tuple[pl.DataFrame | None, int]:
+        """What was written since the last commit, as the rows of a run, and by how much the table grows."""
+        writes, grown = self._writes, self._grown
+        self._writes, self._grown = [], 0
+        return (newest(writes[::-1], self.ident, self.within) if writes else None), grown
+
+    def slice(self, rows: Sorted, run: Run | None, low: Position, high: Position | None) -> pl.DataFrame:
+        """The rows of one age with low <= position < high (None: no end) that still count, with their marks."""
+        frames = [self._sliced(chunk, low, high) for chunk in rows.between(low, high)]
+        return self._counting(pl.concat(frames), run) if frames else self._nothing(marked=True)
+
+    def _ages(self) -> Iterator[tuple[Sorted, Run | None]]:
+        """The newest rows first; None stands for the base."""
+        for run in reversed(self.layout.runs):
+            yield run.rows, run
+        yield self.layout.base, None
+
+    def _find(
+        self, rows: Sorted, run: Run | None, hashes: Hashes, within: Hashes | None
+    ) -> tuple[Places, pl.DataFrame] | None:
+        """Rows at wanted positions (sorted), each with the number of its wanted position."""
+        numbers, hits = [], []
+        live = None if run is None else self.layout.live(run, hashes, within)
+        for chunk, part in rows.covering(hashes, within):
+            part = part if live is None else part[live[part]]
+            data = self._chunks.load(chunk, self.within)
+            wanted = hashes[part], None if within is None else within[part]
+            start = first_at(data.hashes, data.within, *wanted)
+            count = first_after(data.hashes, data.within, *wanted) - start
+            if count.any():
+                numbers.append(np.repeat(part, count))
+                hits.append(data.frame[spread(start, count)])
+        return (np.concatenate(numbers), pl.concat(hits)) if hits else None
+
+    def _grouped(self, rows: Sorted, run: Run | None, hashes: Hashes) -> pl.DataFrame:
+        frames = []
+        for chunk, part in rows.holding(hashes):
+            data = self._chunks.load(chunk, self.within)
+            start = np.searchsorted(data.hashes, part, "left")
+            count = np.searchsorted(data.hashes, part, "right") - start
+            frames.append(data.frame[spread(start, count)])
+        return self._counting(pl.concat(frames), run) if frames else self._nothing(marked=True)
+
+    def _sliced(self, chunk: Chunk, low: Position, high: Position | None) -> pl.DataFrame:
+        data = self._chunks.load(chunk, self.within)
+        start = 0 if low <= chunk.low else _place(data, low)
+        end = len(data.frame) if high is None or chunk.high < high else _place(data, high)
+        return data.frame[start:end]
+
+    def _counting(self, frame: pl.DataFrame, run: Run | None) -> pl.DataFrame:
+        """With marks, and without what is folded into the base already."""
+        if run is None:
+            return frame.with_columns(pl.lit(False).alias(DEAD))
+        live = self.layout.live(run, *self._filed(frame))
+        return frame if live is None else frame.filter(pl.Series(live))
+
+    def _current(self, frames: list[pl.DataFrame]) -> pl.DataFrame:
+        rows = newest(frames, self.ident, self.within)
+        return rows.filter(~pl.col(DEAD)).drop(DEAD)
+
+    def _shaped(self, rows: pl.DataFrame, dead: bool) -> pl.DataFrame:
+        absent = [pl.lit(None, dtype).alias(name) for name, dtype in self.schema.items() if name not in rows.columns]
+        marked = rows.with_columns(*absent, pl.lit(dead).alias(DEAD)).select(*self.schema, DEAD)
+        return marked.cast(self.schema)
+
+    def _filed(self, frame: pl.DataFrame) -> tuple[Hashes, Hashes | None]:
+        return frame[HASH].to_numpy(), None if self.within is None else frame[self.within].to_numpy()
+
+    def _nothing(self, marked: bool = False) -> pl.DataFrame:
+        return pl.DataFrame(schema={**self.schema, DEAD: pl.Boolean()} if marked else self.schema)
+
+
+def _place(data: Decoded, position: Position) -> int:
+    """The first row that is not below a position."""
+    hashes, within = np.array([position[0]]), np.array([position[1]])
+    return int(first_at(data.hashes, data.within, hashes, None if data.within is None else within)[0])
+
+
+def _living(numbers: Places, hits: pl.DataFrame, same: Mask) -> tuple[Places, pl.DataFrame]:
+    """The hits of the right identity that are not marked dead, without marks."""
+    if DEAD in hits.columns:
+        same = same & ~hits[DEAD].to_numpy()
+        hits = hits.drop(DEAD)
+    return (numbers, hits) if same.all() else (numbers[same], hits.filter(pl.Series(same)))

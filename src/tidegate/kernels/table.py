@@ -1,0 +1,178 @@
+"""The content of a table: keyed with the last writer winning, keyed and append-only, or a bag of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, Kernel, State, Table
+from tidegate.kernels.frames import aligned, changes, consolidated, nonempty, normalised, numbered, types_of
+from tidegate.kernels.refusals import in_order, refusals, shown
+from tidegate.kernels.specs import TableSpec
+from tidegate.kernels.weights import there, weighed
+
+_IDENTITY, _BEFORE = "__identity", "__before"
+_ONE = pl.lit(1, pl.Int64).alias(WEIGHT)
+
+
+def make_table(spec: TableSpec) -> Kernel:
+    if not spec.key:
+        return AppendOnlyBag(spec) if spec.append_only else BagTable(spec)
+    return AppendOnlyTable(spec) if spec.append_only else KeyedTable(spec)
+
+
+class KeyedTable:
+    """One row per key: an insert replaces, a delete of a missing key does nothing."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
+        self._key, self._columns = list(spec.key), list(spec.columns)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        """Of each key the last row; rows without a key stay, to be refused."""
+        rows = normalised(rows, self._key).sort(SEQ, WEIGHT)
+        keyed = rows.filter(self._has_key())
+        last = keyed.unique(subset=[HASH, *self._key], keep="last", maintain_order=True)
+        return pl.concat([last, rows.filter(~self._has_key())])
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        if inputs[0] is None:
+            return Delta()
+        rows = self.combine(0, inputs[0])
+        errors = refusals(self._spec.relation, "NULL_KEY", rows.filter(~self._has_key()), self._columns, self._no_key)
+        return Delta(self._replaced(rows.filter(self._has_key()), state), in_order(errors))
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        table = state.stored("rows", self._key)
+        return None if table is None else table.scan().select(*self._columns, _ONE)
+
+    def _has_key(self) -> pl.Expr:
+        return pl.all_horizontal(pl.col(name).is_not_null() for name in self._key)
+
+    def _no_key(self, row: Mapping[str, object]) -> str:
+        return f"{self._spec.relation} has the key ({', '.join(self._key)}), which must not be NULL."
+
+    def _replaced(self, rows: pl.DataFrame, state: State) -> pl.DataFrame | None:
+        table = state.table("rows", types_of(rows, self._columns), self._key)
+        places, found = table.match(rows)
+        old, new = aligned(rows.height, places, found).select(self._columns), rows.select(self._columns)
+        had, has = there(rows.height, places), (rows[WEIGHT] > 0).to_numpy()
+        gone = rows.filter(pl.Series(had & ~has))
+        table.write(rows.filter(pl.Series(has)), gone, int((has & ~had).sum()) - gone.height)
+        return changes(old, had, new, has)
+
+
+class AppendOnlyTable(KeyedTable):
+    """The first row of a key stays; a delete or a second row is refused."""
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return normalised(rows, self._key)
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        if inputs[0] is None:
+            return Delta()
+        rows = self.combine(0, inputs[0]).sort(SEQ, WEIGHT)
+        keyed = self._has_key()
+        relation, columns = self._spec.relation, self._columns
+        errors = refusals(relation, "NULL_KEY", rows.filter(~keyed), columns, self._no_key)
+        errors += refusals(relation, "APPEND_ONLY", rows.filter(keyed, pl.col(WEIGHT) < 0), columns, self._a_delete)
+        inserts = rows.filter(keyed, pl.col(WEIGHT) > 0)
+        fresh = self._fresh(inserts, state)
+        errors += refusals(relation, "APPEND_ONLY", inserts.filter(~fresh), columns, self._a_second)
+        return Delta(nonempty(inserts.filter(fresh).select(*columns, _ONE)), in_order(errors))
+
+    def _fresh(self, inserts: pl.DataFrame, state: State) -> pl.Series:
+        """Which rows are the first of their key; these are stored."""
+        table = state.table("rows", types_of(inserts, self._columns), self._key)
+        places, _ = table.match(inserts)
+        first = inserts.select(pl.struct(HASH, *self._key).is_first_distinct()).to_series()
+        fresh = first & pl.Series(~there(inserts.height, places))
+        table.write(inserts.filter(fresh), grown=int(fresh.sum()))
+        return fresh
+
+    def _a_delete(self, row: Mapping[str, object]) -> str:
+        return f"{self._spec.relation} is append-only: rows cannot be deleted."
+
+    def _a_second(self, row: Mapping[str, object]) -> str:
+        return f"{self._spec.relation} is append-only and has a row with {shown(row, self._key)} already."
+
+
+class BagTable:
+    """Rows with their multiplicity; deleting a row that is not there is refused."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
+        self._columns = list(spec.columns)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return normalised(rows, self._columns)
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        if inputs[0] is None:
+            return Delta()
+        rows = self.combine(0, inputs[0])
+        each = rows.group_by(HASH, *self._columns).agg(pl.col(WEIGHT).sum())
+        table = state.table("rows", {**types_of(rows, self._columns), WEIGHT: pl.Int64()}, self._columns)
+        refused = _refused(rows.with_columns(self._balance(rows, each, table)))
+        if refused.height:
+            each = pl.concat([each, refused.select(each.columns).with_columns(-pl.col(WEIGHT))])
+            each = each.group_by(HASH, *self._columns).agg(pl.col(WEIGHT).sum())
+        changed = each.filter(pl.col(WEIGHT) != 0)
+        weighed(changed, table)
+        errors = refusals(self._spec.relation, "ROW_NOT_FOUND", refused, self._columns, self._not_there)
+        return Delta(nonempty(changed.select(*self._columns, WEIGHT).sort(WEIGHT)), in_order(errors))
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        table = state.stored("rows", self._columns)
+        return None if table is None else table.scan().select(*self._columns, WEIGHT)
+
+    def _balance(self, rows: pl.DataFrame, each: pl.DataFrame, table: Table) -> list[pl.Series]:
+        """For each row the number of its identity and how often that was there before the step."""
+        places, found = table.match(each)
+        old = aligned(each.height, places, found.select(WEIGHT))[WEIGHT].fill_null(0).to_numpy()
+        number = numbered(rows, each, self._columns)
+        return [pl.Series(_IDENTITY, number, dtype=pl.Int64), pl.Series(_BEFORE, old[number])]
+
+    def _not_there(self, row: Mapping[str, object]) -> str:
+        return f"{self._spec.relation} has no such row to delete."
+
+
+class AppendOnlyBag:
+    """A bag that only grows: a delete is refused."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
+        self._columns = list(spec.columns)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        if inputs[0] is None:
+            return Delta()
+        inserts = consolidated(inputs[0].filter(pl.col(WEIGHT) > 0), [HASH, *self._columns])
+        table = state.table("rows", {**types_of(inserts, self._columns), WEIGHT: pl.Int64()}, self._columns)
+        weighed(inserts, table)
+        deletes = inputs[0].filter(pl.col(WEIGHT) < 0)
+        errors = refusals(self._spec.relation, "APPEND_ONLY", deletes, self._columns, self._a_delete)
+        return Delta(nonempty(inserts.select(*self._columns, WEIGHT)), in_order(errors))
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        table = state.stored("rows", self._columns)
+        return None if table is None else table.scan().select(*self._columns, WEIGHT)
+
+    def _a_delete(self, row: Mapping[str, object]) -> str:
+        return f"{self._spec.relation} is append-only: rows cannot be deleted."
+
+
+def _refused(rows: pl.DataFrame) -> pl.DataFrame:
+    """The deletes that come when their row is not there. Taken in order, a row's balance may not fall below zero: each
+    time it would reach a new low, a delete is refused."""
+    if (rows[WEIGHT] > 0).all():
+        return rows.clear()
+    balance = pl.col(_BEFORE) + pl.col(WEIGHT).cum_sum().over(_IDENTITY)
+    low = pl.min_horizontal(balance.cum_min().over(_IDENTITY), pl.lit(0))
+    ordered = rows.sort(SEQ, pl.col(WEIGHT), descending=[False, True]).with_columns(low.alias("__low"))
+    falls = pl.col("__low") < pl.col("__low").shift(1, fill_value=0).over(_IDENTITY)
+    return ordered.filter(falls)

@@ -1,0 +1,193 @@
+"""ORDER BY ... LIMIT and ROW_NUMBER() <= n: the first rows of each partition, kept up to date.
+
+Of each partition a *window* of its best rows is kept, somewhat more than are shown, and the *rest* apart. A step reads
+and sorts windows only; the rest is read where deletions have used a window up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, numbered, types_of
+from tidegate.kernels.ranking import Ints, Ranking, difference, ordered
+from tidegate.kernels.specs import TopNSpec
+from tidegate.kernels.state.search import Mask
+
+ROW_HASH = "__h_row"
+"""The hash of the whole row, by which a row is found in a large partition."""
+
+PART, OLD, HOME, LIVE, COUNT = "__part", "__old", "__home", "__live", "__rest"
+NOWHERE, WINDOW, REST = 0, 1, 2
+LEAST_SLACK = 16
+
+
+class TopN:
+    """The kernel. Output: the rows of the top, with their place where the spec names a column for it."""
+
+    def __init__(self, spec: TopNSpec) -> None:
+        self._spec = spec
+        self._columns = list(spec.columns)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        filed = [name for name in (HASH, ROW_HASH) if name in rows.columns]
+        return consolidated(normalised(rows, self._columns), [*filed, *self._columns])
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        rows = None if inputs[0] is None else nonempty(self.combine(0, inputs[0]))
+        return Delta() if rows is None else Delta(_Step(self._spec, rows, state).changes())
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        window = state.stored("window", self._columns)
+        if window is None:
+            return None
+        rows = window.scan()
+        parts = rows.select(HASH, *self._spec.partition).unique()
+        part = pl.Series(PART, numbered(rows, parts, self._spec.partition), dtype=pl.Int64)
+        rows = ordered(rows.with_columns(part), PART, self._spec)
+        weights = rows[WEIGHT].to_numpy()
+        return difference(rows, Ranking(rows, PART, self._spec), np.zeros_like(weights), weights, self._spec)
+
+
+class _Step:
+    """One step over the partitions that it touches.
+
+    `parts` are these, `rows` what is known of them in order: the weight before (`__old`) and its change (`__w`), where
+    the row is kept (`__home`), and whether all rows before it are known, so that its place is (`__live`).
+    """
+
+    def __init__(self, spec: TopNSpec, delta: pl.DataFrame, state: State) -> None:
+        self._spec, self._columns = spec, list(spec.columns)
+        within = ROW_HASH if ROW_HASH in delta.columns else None
+        types = {**types_of(delta, self._columns), WEIGHT: pl.Int64()}
+        self._window = state.table("window", types, self._columns, within)
+        self._rest = state.table("rest", types, self._columns, within)
+        self._counts = state.table("parts", {**types_of(delta, spec.partition), COUNT: pl.Int64()}, spec.partition)
+        self._filed = [HASH] if within is None else [HASH, within]
+        self._parts = delta.select(HASH, *spec.partition).unique()
+        self._resting = self._before()
+        self._rows = self._faced(delta)
+
+    def changes(self) -> pl.DataFrame | None:
+        resting = self._settle_outside()
+        lacking = (resting > 0) & ~self._suffices()
+        if lacking.any():
+            self._refill(np.flatnonzero(lacking))
+        self._write(self._homes(lacking))
+        live = self._rows[LIVE].to_numpy()
+        old, new = np.where(live, self._old(), 0), np.where(live, self._new(), 0)
+        return difference(self._rows, Ranking(self._rows, PART, self._spec), old, new, self._spec)
+
+    def _before(self) -> Ints:
+        """How many rows of each partition are in the rest."""
+        places, found = self._counts.match(self._parts)
+        counts: Ints = aligned(self._parts.height, places, found.select(COUNT))[COUNT].fill_null(0).to_numpy()
+        return counts
+
+    def _faced(self, delta: pl.DataFrame) -> pl.DataFrame:
+        """The windows of the partitions and the changes, each row once, in order."""
+        window = self._numbered(self._window.groups(self._parts[HASH]))
+        kept = _tagged(window.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), WINDOW)
+        fresh = _tagged(self._numbered(delta).with_columns(pl.lit(0, pl.Int64).alias(OLD)), NOWHERE)
+        both = pl.concat([kept, fresh.select(kept.columns)])
+        once = both.group_by(PART, *self._filed, *self._columns).agg(pl.col(OLD, WEIGHT).sum(), pl.col(HOME).max())
+        rows = ordered(once, PART, self._spec)
+        return rows.with_columns(pl.Series(LIVE, self._inside(rows)))
+
+    def _inside(self, rows: pl.DataFrame) -> Mask:
+        """Which rows are not behind the last row of their window, if there is a rest."""
+        part, position = rows[PART].to_numpy(), np.arange(rows.height)
+        known = (rows[HOME] == WINDOW).to_numpy()
+        last = np.full(self._parts.height, -1)
+        np.maximum.at(last, part[known], position[known])
+        inside: Mask = (self._resting[part] == 0) | (position <= last[part])
+        return inside
+
+    def _settle_outside(self) -> Ints:
+        """Finds the changed rows of the rest there; how many rows of each partition are in the rest afterwards."""
+        outside = np.flatnonzero(~self._rows[LIVE].to_numpy())
+        places, found = self._rest.match(self._rows[outside])
+        old, home = self._old().copy(), self._rows[HOME].to_numpy().copy()
+        old[outside[places]], home[outside[places]] = found[WEIGHT].to_numpy(), REST
+        self._rows = self._rows.with_columns(pl.Series(OLD, old), pl.Series(HOME, home))
+        grown = (self._new() > 0).astype(np.int64) - (old > 0)
+        resting = self._resting.copy()
+        np.add.at(resting, self._part()[outside], grown[outside])
+        return resting
+
+    def _suffices(self) -> Mask:
+        """Which partitions have a window from which the top can be told."""
+        wanted = self._spec.offset + self._spec.limit
+        weights = np.where(self._rows[LIVE].to_numpy(), np.maximum(self._new(), 0), 0)
+        reached = np.zeros(self._parts.height, dtype=np.int64)
+        if self._spec.function == "row_number":
+            np.add.at(reached, self._part(), weights)
+            return np.greater_equal(reached, wanted)
+        places = Ranking(self._rows, PART, self._spec).places(weights)
+        np.maximum.at(reached, self._part()[weights > 0], places[weights > 0])
+        return np.greater(reached, wanted)
+
+    def _refill(self, parts: Ints) -> None:
+        """Brings in all rows of some partitions."""
+        found = self._numbered(self._rest.groups(self._parts[parts][HASH]))
+        found = found.filter(pl.col(PART).is_in(pl.Series(parts)))
+        found = found.filter(pl.Series(numbered(found, self._rows, self._columns, self._filed[-1]) < 0))
+        rest = _tagged(found.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), REST)
+        rest = rest.with_columns(pl.lit(True).alias(LIVE)).select(self._rows.columns)
+        known = self._rows.with_columns(pl.col(LIVE) | pl.col(PART).is_in(pl.Series(parts)))
+        self._rows = ordered(pl.concat([known, rest]), PART, self._spec)
+
+    def _homes(self, refilled: Mask) -> Ints:
+        """Where each row is kept from now on. A window that was filled, or has grown too long, is cut."""
+        live, there, part = self._rows[LIVE].to_numpy(), self._new() > 0, self._part()
+        wanted = self._spec.offset + self._spec.limit
+        slack = max(LEAST_SLACK, wanted)
+        places = Ranking(self._rows, PART, self._spec).places(np.where(live & there, self._new(), 0))
+        longest = np.zeros(self._parts.height, dtype=np.int64)
+        np.maximum.at(longest, part[live & there], places[live & there])
+        cut = refilled | (longest > wanted + 2 * slack)
+        inside = live & ~(cut[part] & (places > wanted + slack))
+        return np.where(there, np.where(inside, WINDOW, REST), NOWHERE)
+
+    def _write(self, homes: Ints) -> None:
+        before, old, new = self._rows[HOME].to_numpy(), self._old(), self._new()
+        rows = self._rows.select(*self._filed, *self._columns, pl.Series(WEIGHT, new))
+        for table, home in ((self._window, WINDOW), (self._rest, REST)):
+            comes = (homes == home) & ((before != home) | (old != new))
+            goes = (before == home) & (homes != home)
+            grown = int(((homes == home) & (before != home)).sum()) - int(goes.sum())
+            table.write(rows.filter(pl.Series(comes)), rows.filter(pl.Series(goes)), grown)
+        resting = self._resting.copy()
+        np.add.at(resting, self._part(), (homes == REST).astype(np.int64) - (before == REST))
+        self._write_counts(resting)
+
+    def _write_counts(self, resting: Ints) -> None:
+        rows = self._parts.with_columns(pl.Series(COUNT, resting))
+        changed = resting != self._resting
+        gone = rows.filter(pl.Series(changed & (resting == 0)))
+        grown = int(((self._resting == 0) & (resting > 0)).sum()) - gone.height
+        self._counts.write(rows.filter(pl.Series(changed & (resting > 0))), gone, grown)
+
+    def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of our partitions, with the partition's number."""
+        part = numbered(rows, self._parts, self._spec.partition)
+        return rows.with_columns(pl.Series(PART, part, dtype=pl.Int64)).filter(pl.col(PART) >= 0)
+
+    def _part(self) -> Ints:
+        part: Ints = self._rows[PART].to_numpy()
+        return part
+
+    def _old(self) -> Ints:
+        old: Ints = self._rows[OLD].to_numpy()
+        return old
+
+    def _new(self) -> Ints:
+        new: Ints = self._old() + self._rows[WEIGHT].to_numpy()
+        return new
+
+
+def _tagged(rows: pl.DataFrame, home: int) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(home, pl.Int64).alias(HOME))
