@@ -40,16 +40,14 @@ def same_text(tree: exp.Expr) -> str:
     return render(tree.unnest().transform(lower))
 
 
-def check_group(group: exp.Group) -> None:
+def check_group(clause: exp.Group) -> None:
     """Refuses several groupings at once."""
-    hint = "write one SELECT per grouping and UNION ALL them"
-    for key, words in (("grouping_sets", "GROUPING SETS"), ("rollup", "ROLLUP"), ("cube", "CUBE")):
-        if group.args.get(key):
-            raise refused(words, span_of(group.args[key][0]) or span_of(group), hint)
-    for node in group.expressions:
-        found = call(node)
-        if found is not None and found.name in ("rollup", "cube"):
-            raise refused(found.name.upper(), span_of(node), hint)
+    several = [*clause.args.get("rollup", ()), *clause.args.get("cube", ()), *clause.args.get("grouping_sets", ())]
+    several += [node for node in clause.expressions if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)]
+    for node in several:
+        words = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(node), "GROUPING SETS")
+        hint = "write one SELECT per grouping and UNION ALL them"
+        raise refused(words, span_of(node) or span_of(clause), hint)
 
 
 def check_grouped(keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> None:

@@ -12,9 +12,9 @@ from tidegate.errors import make
 from tidegate.sql import span_of
 
 
-def bind_query(query: exp.Query, context: Context, outermost: bool = False) -> Bound:
+def bind_query(query: exp.Query, context: Context) -> Bound:
     """The plan of a SELECT, of several put together, or of one in parentheses, with its WITH clause."""
-    check_clauses(query, outermost)
+    check_clauses(query)
     _check_with(query)
     inside = context.with_ctes(query)
     if isinstance(query, exp.Select):

@@ -55,13 +55,6 @@ GENERATORS = frozenset(
 )
 RANKS = frozenset({"row_number", "rank", "dense_rank"})
 
-_LATER_CLAUSES: dict[str, str] = {
-    "window": "a window clause",
-    "event_time": "EVENT TIME BY",
-    "allowed_lateness": "ALLOWED LATENESS",
-    "late_data_to": "LATE DATA TO",
-    "as_of_step": "AS OF STEP",
-}
 _SELECT_PARTS: dict[str, tuple[str, str | None]] = {
     "laterals": ("LATERAL VIEW", "insert one row per element"),
     "windows": ("a named WINDOW", "write the window in OVER (...)"),
@@ -79,14 +72,13 @@ def refused(what: str, span: Span | None, hint: str | None = None, detail: str |
     return make("NOT_SUPPORTED", what=what, hint=hint, detail=detail, span=span)
 
 
-def check_clauses(node: exp.Query, outermost: bool) -> None:
-    """Refuses clauses that wait for time, and EMIT inside of a query."""
+def check_clauses(node: exp.Query) -> None:
+    """Refuses windows written as clauses. EMIT and its like are in the `Query` around."""
     found = clauses(node)
-    for name, words in _LATER_CLAUSES.items():
-        if getattr(found, name) is not None:
-            raise refused(words, found.span(name), "leave it out")
-    if found.emit is not None and not outermost:
-        raise refused("EMIT inside of a query", found.emit.span, "EMIT stands at the end of the view")
+    if found.window is not None:
+        raise refused("a window clause", found.window.span, "GROUP BY a key, such as date_trunc('minute', ts)")
+    if found.event_time is not None:
+        raise refused("EVENT TIME BY", found.span("event_time"), "leave it out")
 
 
 def check_select(select: exp.Select) -> None:

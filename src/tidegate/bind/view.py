@@ -79,7 +79,7 @@ def bind_definition(
     """A query under a name."""
     _check_time(query)
     context = Context(catalog, analyzer, lambda relation: view_rows(relation, catalog, analyzer))
-    bound = _named(name, bind_query(query.select, context, outermost=True), aliases)
+    bound = _named(name, bind_query(query.select, context), aliases)
     written = _rooted(bound)
     plan = rewrite(written)
     _check_ranks(plan, query)
