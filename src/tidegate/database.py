@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors, sql
 from tidegate.catalog import Catalog, store
 from tidegate.catalog.schema import Schema
+from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.ledger import Ledger
-from tidegate.runtime.results import Change, Explanation, Result, StepReport
+from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import Subscription, visible
@@ -49,9 +50,11 @@ class Database:
         read_only: bool = False,
     ) -> None:
         if clock not in ("wall", "virtual"):
-            raise errors.make("INVALID_OPTION", message=f"clock is '{clock}'", hint="write clock='wall' or clock='virtual'")
+            raise errors.make(
+                "INVALID_OPTION", message=f"clock is '{clock}'", hint="write clock='wall' or clock='virtual'"
+            )
         self._temporary = tempfile.TemporaryDirectory(prefix="tidegate-") if path is None else None
-        self.folder = Folder(Path(path if self._temporary is None else self._temporary.name))
+        self.folder = Folder(Path(self._temporary.name if self._temporary else str(path)))
         self.folder.open(read_only)
         self._spark, self._master, self._config = spark, master, dict(config or {})
         self._virtual, self.read_only = clock == "virtual", read_only
@@ -72,7 +75,7 @@ class Database:
             from tidegate.spark.engine import Engine
 
             self._engine = Engine.connect(
-                self.folder, self.log, self._spark, self._master, self._config, wall=not self._virtual
+                self.folder, self.log, self.inserts, self._spark, self._master, self._config, wall=not self._virtual
             )
             self._engine.on_step(self._after_step)
             if self._virtual and self._engine.clock_us() == 0:
@@ -85,7 +88,7 @@ class Database:
 
         result = Result()
         script = sql.parse(text)
-        warnings = []
+        warnings: list[errors.Warning_] = []
         for statement in script.statements:
             with self._located(script.text):
                 result = execute(statement, self)
@@ -132,7 +135,7 @@ class Database:
     def step(self) -> StepReport:
         """Runs until nothing more can happen, and says what did."""
         before = self.log.last()
-        if self._launch():
+        if self._launch(release=self.inserts.head()):
             self.engine.idle()
         return self._report(before)
 
@@ -279,10 +282,10 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _launch(self, once: bool = False) -> bool:
+    def _launch(self, release: int | None = None, once: bool = False) -> bool:
         """Makes the pipeline run what the catalog says; False if there is nothing to run."""
         self._writable()
-        started = self.engine.run(self.catalog, self.ledger, self.inserts.head(), once)
+        started = self.engine.run(self.catalog, self.ledger, release, once)
         self.sinks.open(self.catalog, self.ledger.begun())
         return started
 

@@ -13,6 +13,7 @@ from tidegate.circuit.labels import label
 from tidegate.circuit.model import Branch, Filter, Input, Op, Port, Project
 from tidegate.kernels import aggregates
 from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec
+from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
 
 Branches = tuple[Branch, ...]
@@ -110,7 +111,9 @@ class Lowering:
             function=node.function,
             rank=node.rank,
         )
-        return self._op(spec, (self._port(node.input, node.partition),), node.schema)
+        hashes = ((ROW_HASH, _hashable(node.input.schema)),)
+        port = replace(self._port(node.input, node.partition), hashes=hashes)
+        return self._op(spec, (port,), node.schema)
 
     def _port(self, node: Node, key: tuple[str, ...]) -> Port:
         return Port(self.branches(node), node.schema, key)

@@ -61,7 +61,9 @@ def update(statement: s.Update, db: Database) -> int:
         )
     chosen = _assignments(statement, relation)
     where = "" if statement.where is None else f" WHERE {render(statement.where)}"
-    items = ", ".join(f"{chosen.get(column.name, _quoted(column.name))} AS {_quoted(column.name)}" for column in relation.columns)
+    items = ", ".join(
+        f"{chosen.get(column.name, _quoted(column.name))} AS {_quoted(column.name)}" for column in relation.columns
+    )
     rows = _over_target(db, relation, f"SELECT {items} FROM {TARGET}{where}")
     with db.batch() as batch:
         batch.insert(relation.name, rows.to_pylist())
@@ -131,7 +133,9 @@ def _applied(rows: pl.DataFrame, given: pl.DataFrame, weight: int, relation: Rel
         kept = rows.join(given.select(key), on=key, how="anti", nulls_equal=True)
         last = given.unique(key, keep="last", maintain_order=True)
         return pl.concat([kept, last]) if weight > 0 else kept
-    weighted = [frame.with_columns(pl.lit(each, pl.Int64).alias(zset.WEIGHT)) for frame, each in ((rows, 1), (given, weight))]
+    weighted = [
+        frame.with_columns(pl.lit(each, pl.Int64).alias(zset.WEIGHT)) for frame, each in ((rows, 1), (given, weight))
+    ]
     return zset.expand(zset.consolidate(pl.concat(weighted)))
 
 
@@ -143,6 +147,3 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-

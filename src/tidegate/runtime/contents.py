@@ -23,11 +23,11 @@ def run_select(query: s.Query, db: Database, as_of: int | None) -> pa.Table:
     step = query.as_of_step if as_of is None else as_of
     db.log.refresh()
     check_step(db, step, query)
-    bound = bind.bind_select(query, db.catalog)
+    bound = bind.bind_select(query, db.catalog, sources=True)
     tables = {}
-    for alias, name in bound.relations.items():
+    for name in bound.relations:
         relation = db.catalog.readable(name)
-        tables[alias] = (relation.columns, content(db, relation.name, step))
+        tables[bind.temp_name(name)] = (relation.columns, content(db, relation.name, step))
     return db.engine.queries.run(bound.sql, tables)
 
 

@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
+from tidegate.connectors import registry
+from tidegate.plan.explain import Explanation
 from tidegate.runtime import changes, describe
 from tidegate.runtime.contents import run_select
-from tidegate.runtime.results import Explanation, Result
+from tidegate.runtime.results import Result
+from tidegate.runtime.sinks import check_fits
 from tidegate.sql import statements as s
 
 if TYPE_CHECKING:
@@ -26,26 +29,34 @@ def execute(statement: s.Statement, db: Database) -> Result:
     raise errors.make("NOT_SUPPORTED", message="this statement cannot be run here", span=statement.span)
 
 
-@execute.register
+@execute.register(s.CreateRelation)
 def _(statement: s.CreateRelation, db: Database) -> Result:
-    relation = bind.bind_relation(statement, db.catalog)
-    if relation.connector is not None:
-        from tidegate.spark.engine import source_of
-
-        source_of(relation)
+    relation = bind.bind_relation(statement, db.engine.analyzer)
+    if statement.connector is not None:
+        name, columns, connector = relation.name, relation.columns, statement.connector
+        registry.source(connector.kind, name, columns, _options(connector), connector.format, connector.span)
     return _create(db, statement, relation, ())
 
 
-@execute.register
+@execute.register(s.CreateView)
 def _(statement: s.CreateView, db: Database) -> Result:
     bound = bind.bind_view(statement, db.catalog, db.engine.analyzer)
-    return _create(db, statement, bound.relation, bound.warnings)
+    return _create(db, statement, bind.view_entry(statement, bound), bound.warnings)
 
 
-@execute.register
+@execute.register(s.CreateSink)
 def _(statement: s.CreateSink, db: Database) -> Result:
-    bound = bind.bind_sink(statement, db.catalog, db.engine.analyzer)
-    return _create(db, statement, bound, ())
+    relation, view = bind.bind_sink(statement, db.catalog, db.engine.analyzer)
+    connector = statement.connector
+    sink = registry.sink(
+        connector.kind, relation.name, relation.columns, _options(connector), connector.format, connector.span
+    )
+    check_fits(sink, relation, statement)
+    return _create(db, statement, relation, view.warnings if view else ())
+
+
+def _options(connector: s.Connector) -> list[tuple[str, str, errors.Span | None]]:
+    return [(option.key, option.value, option.span) for option in connector.options]
 
 
 def _create(
@@ -66,7 +77,7 @@ def _create(
     return Result(warnings=warnings, message=f"created {relation.described} {relation.name}")
 
 
-@execute.register
+@execute.register(s.Drop)
 def _(statement: s.Drop, db: Database) -> Result:
     if statement.if_exists and statement.name.text not in db.catalog:
         return Result(message=f"{statement.name.text} does not exist")
@@ -85,50 +96,50 @@ def _(statement: s.Drop, db: Database) -> Result:
     return Result(message=f"dropped {relation.name}")
 
 
-@execute.register
+@execute.register(s.Insert)
 def _(statement: s.Insert, db: Database) -> Result:
     return Result(message=f"{changes.insert(statement, db)} rows inserted")
 
 
-@execute.register
+@execute.register(s.Delete)
 def _(statement: s.Delete, db: Database) -> Result:
     return Result(message=f"{changes.delete(statement, db)} rows deleted")
 
 
-@execute.register
+@execute.register(s.Update)
 def _(statement: s.Update, db: Database) -> Result:
     return Result(message=f"{changes.update(statement, db)} rows updated")
 
 
-@execute.register
+@execute.register(s.Advance)
 def _(statement: s.Advance, db: Database) -> Result:
     with db.batch() as batch:
         batch.advance(f"{statement.relation.text}.{statement.column.text}", None)
     return Result()
 
 
-@execute.register
+@execute.register(s.Select)
 def _(statement: s.Select, db: Database) -> Result:
     return query(statement, db, None)
 
 
-@execute.register
+@execute.register(s.Show)
 def _(statement: s.Show, db: Database) -> Result:
     return Result(describe.show(db, statement.what))
 
 
-@execute.register
+@execute.register(s.ShowCreate)
 def _(statement: s.ShowCreate, db: Database) -> Result:
     return Result(describe.show_create(db.catalog.get(statement.name.text, statement.name.span)))
 
 
-@execute.register
+@execute.register(s.Describe)
 def _(statement: s.Describe, db: Database) -> Result:
     relation = db.catalog.get(statement.name.text, statement.name.span)
     return Result(describe.describe(relation, statement.extended))
 
 
-@execute.register
+@execute.register(s.Explain)
 def _(statement: s.Explain, db: Database) -> Result:
     if statement.view is not None:
         found = explain_view(db, statement.view.text, statement.stage)
@@ -138,7 +149,7 @@ def _(statement: s.Explain, db: Database) -> Result:
     return Result(pa.table({"plan": str(found).splitlines()}))
 
 
-@execute.register
+@execute.register(s.Subscribe)
 def _(statement: s.Subscribe, db: Database) -> Result:
     view = db.catalog.readable(statement.view.text, statement.view.span)
     subscription = db.subscribe(view.name, from_step=statement.from_step, timeout=0)
@@ -146,7 +157,7 @@ def _(statement: s.Subscribe, db: Database) -> Result:
     return Result(pa.concat_tables(tables) if tables else pa.table({}), message="no changes")
 
 
-@execute.register
+@execute.register(s.Lateness)
 def _(statement: s.Lateness, db: Database) -> Result:
     raise errors.make(
         "NOT_SUPPORTED",
@@ -156,11 +167,13 @@ def _(statement: s.Lateness, db: Database) -> Result:
     )
 
 
-@execute.register
+@execute.register(s.Set)
 def _(statement: s.Set, db: Database) -> Result:
     if statement.name not in SETTINGS:
         hint = errors.did_you_mean(statement.name, SETTINGS, "settings")
-        raise errors.make("UNKNOWN_OPTION", message=f"there is no setting {statement.name}", hint=hint, span=statement.span)
+        raise errors.make(
+            "UNKNOWN_OPTION", message=f"there is no setting {statement.name}", hint=hint, span=statement.span
+        )
     if not statement.value.isdigit() or int(statement.value) < 1:
         raise errors.make(
             "INVALID_OPTION",
@@ -187,8 +200,6 @@ def explain_view(db: Database, name: str, stage: str) -> Explanation:
     """The plan of a view that is there."""
     relation = db.catalog.get(name)
     text, tree = bind.explain_relation(relation, db.catalog, db.engine.analyzer, stage, db.ledger.begun())
-    return Explanation(text, tree)
-
-
-
-
+    found = Explanation(text)
+    found.tree = tree
+    return found

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.errors import Warning_
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # type: ignore[import-untyped]
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,3 @@ class StepReport:
     rows_out: dict[str, int]
     late: int
     errors: int
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A plan as text (`str()` it) and as nested dicts."""
-
-    text: str
-    tree: dict[str, Any]
-
-    def __str__(self) -> str:
-        return self.text

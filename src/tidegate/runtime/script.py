@@ -13,7 +13,7 @@ Create = s.CreateRelation | s.CreateView | s.CreateSink
 
 
 def changed(statement: s.Statement, catalog: Catalog) -> None:
-    """Refuses a CREATE of something that is there with another definition: what it has computed belongs to the old one."""
+    """Refuses a CREATE of something that is there with another definition: its content belongs to the old one."""
     if not isinstance(statement, Create) or statement.or_replace or statement.if_not_exists:
         return
     existing = catalog.find(statement.name.text)

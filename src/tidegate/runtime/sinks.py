@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-
+from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
@@ -15,6 +15,8 @@ from tidegate.connectors.base import Sink, SinkContext
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import visible
+from tidegate.sql import parse
+from tidegate.sql import statements as s
 
 
 @dataclass
@@ -66,8 +68,8 @@ class Sinks:
         self._running.clear()
 
     def _start(self, relation: Relation, catalog: Catalog, begun: int) -> Running:
-        source = catalog.get(relation.dependencies[0])
-        sink = build(relation, source)
+        source = relation if has_query(relation) else catalog.get(relation.dependencies[0])
+        sink = build(relation)
         folder = self._folder.sinks / quote(relation.name, safe="")
         folder.mkdir(parents=True, exist_ok=True)
         sink.open(SinkContext(relation.name, folder, f"{self._folder.root}#{relation.name}#{begun}"))
@@ -81,10 +83,34 @@ class Sinks:
         running.done = last
 
 
-def build(relation: Relation, source: Relation) -> Sink:
+def build(relation: Relation) -> Sink:
     """The connector behind a sink of the catalog."""
     assert relation.connector is not None
     options = [(key, value, None) for key, value in relation.connector.options]
-    return registry.sink(relation.connector.kind, relation.name, source.columns, options, relation.connector.format)
+    return registry.sink(relation.connector.kind, relation.name, relation.columns, options, relation.connector.format)
 
 
+def has_query(relation: Relation) -> bool:
+    """Whether a sink is over a query of its own, whose changes are then logged under the sink's name."""
+    statement = parse(relation.sql).statements[0]
+    return isinstance(statement, s.CreateSink) and statement.query is not None
+
+
+def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
+    """A sink never gets what it cannot apply: refused when it is created."""
+    read = statement.name.text if statement.relation is None else statement.relation.text
+    if sink.takes == "append" and relation.changes != "append":
+        raise errors.make(
+            "SINK_CANNOT_TAKE",
+            message=f"{sink.spec.kind} in append mode takes only insertions, and {read} also changes rows",
+            detail=f"the changelog kind of {read} is {relation.changes}",
+            hint="write mode = 'changelog' to get every change with its op, or read a view that only ever adds rows",
+            span=statement.connector.span,
+        )
+    if sink.takes == "upsert" and relation.key is None:
+        raise errors.make(
+            "SINK_CANNOT_TAKE",
+            message=f"{sink.spec.kind} replaces rows by their key, and {read} has none",
+            hint=f"GROUP BY a key in {read}, or choose a sink that takes every change",
+            span=statement.connector.span,
+        )

@@ -3,11 +3,9 @@ one bucket of one op (or to an output), under a tag that says which port it is f
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import polars as pl
 import pyarrow as pa
 
 SCHEMA = "op string, bucket int, tag string, payload binary"
@@ -36,27 +34,8 @@ class Block(NamedTuple):
     payload: bytes
 
 
-def encode(frame: pl.DataFrame) -> bytes:
-    """A frame as Arrow bytes."""
-    buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer)
-    return buffer.getvalue()
-
-
-def decode(payload: bytes | bytearray) -> pl.DataFrame:
-    """The frame of Arrow bytes."""
-    return pl.read_ipc_stream(io.BytesIO(bytes(payload)))
-
-
 def to_batch(blocks: Iterable[Block]) -> pa.RecordBatch:
     """Blocks as one record batch of the stream."""
     columns = list(zip(*blocks, strict=True)) or [(), (), (), ()]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
-
-
-def frame_of(table: pa.Table | pa.RecordBatch) -> pl.DataFrame:
-    """Arrow rows as a Polars frame."""
-    frame = pl.from_arrow(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -32,8 +32,8 @@ COMPACT_EVERY = 50
 class Engine:
     """What a database needs of Spark."""
 
-    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, wall: bool) -> None:
-        self.spark, self._folder, self._log = spark, folder, log
+    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, inserts: InsertLog, wall: bool) -> None:
+        self.spark, self._folder, self._log, self._inserts = spark, folder, log, inserts
         self.analyzer = SparkAnalyzer(spark)
         self.queries = Queries(spark)
         self._wall = wall
@@ -46,6 +46,7 @@ class Engine:
         cls,
         folder: Folder,
         log: StepLog,
+        inserts: InsertLog,
         given: SparkSession | None,
         master: str | None,
         config: Mapping[str, str],
@@ -53,12 +54,12 @@ class Engine:
     ) -> Engine:
         """On a session of the user's, or on one made for this."""
         found = session.connect(master, config, folder.log) if given is None else session.session_of(given, config)
-        return cls(cast(SparkSession, found), folder, log, wall)
+        return cls(cast(SparkSession, found), folder, log, inserts, wall)
 
     @property
     def pipeline(self) -> Pipeline:
         if self._pipeline is None:
-            self._pipeline = Pipeline(self.spark, self._folder, self._log, self._wall)
+            self._pipeline = Pipeline(self.spark, self._folder, self._log, self._inserts, self._wall)
             self._pipeline.after_step = lambda step: self._on_step(step)
         return self._pipeline
 
@@ -72,12 +73,14 @@ class Engine:
             self._built = (catalog, circuit.build(catalog, self.analyzer, ledger.begun()))
         return self._built[1]
 
-    def run(self, catalog: Catalog, ledger: Ledger, head: int, once: bool) -> bool:
-        """Makes the pipeline run the catalog; False if there is nothing to run (rows given so far are then past)."""
+    def run(self, catalog: Catalog, ledger: Ledger, release: int | None, once: bool) -> bool:
+        """Makes the pipeline run the catalog; False if there is nothing to run (rows given so far are then past).
+        `release`: how much of the insert log it may read, None for all that comes."""
         built = self.circuit(catalog, ledger)
         self.pipeline.once = once
+        self.pipeline.release(release)
         if not built.outputs and not built.ops:
-            self.pipeline.skip(head)
+            self.pipeline.skip(self._inserts.head())
             return False
         self.pipeline.start(_wanted(built, catalog, ledger))
         return True
@@ -101,7 +104,7 @@ class Engine:
         self.pipeline.tick(time_us)
 
     def clock_us(self) -> int:
-        return self.pipeline.clock()["time"]
+        return int(self.pipeline.clock()["time"])
 
     def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int]]:
         """Rows and bytes of state behind each view: of the ops that it needs."""
@@ -121,7 +124,7 @@ class Engine:
                 self._log.snapshot(relation, schema, self._log.last())
         if self._log.last() % COMPACT_EVERY == 0:
             self._log.compact(kept, keep, sinks.oldest())
-            InsertLog(self._folder.inserts).forget(self.pipeline.consumed())
+            self._inserts.forget(self.pipeline.consumed())
 
 
 def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
@@ -134,7 +137,8 @@ def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     first = ledger.first_entries()
     fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.connector is None}
     described = repr((built, [(name, source.spec) for name, source in sources.items()], sorted(fed.items())))
-    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest())
+    logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
+    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged)
 
 
 def source_of(relation: Relation) -> Source:

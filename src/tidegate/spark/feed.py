@@ -2,7 +2,8 @@
 
 Its offset is the number of the next log entry plus the clock (tick, time, waterlines). Spark writes an offset to its
 write-ahead log before the step runs, so a step that is run again sees the same rows and the same time. Being one
-source, rows of several relations and a move of the clock are one atomic step.
+source, rows of several relations and a move of the clock are one atomic step. Entries up to `released` are read, all
+of them if it is not set: so `step()` takes everything that was given before it as one step.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Feed(DataSource):
         return "tidegate_feed"
 
     def schema(self) -> StructType:
-        return cast(StructType, StructType.fromJson(json.loads(self.options["wide"])))
+        return StructType.fromJson(json.loads(self.options["wide"]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return FeedReader(json.loads(self.options["spec"]), schema)
@@ -72,7 +73,8 @@ class FeedReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:
         log = InsertLog(Path(self.spec["log"]))
         clock = json.loads(Path(self.spec["clock"]).read_text())
-        entry = max(log.head(), start["entry"])
+        released = clock.get("released")
+        entry = max(log.head() if released is None else released, start["entry"])
         if entry == start["entry"] and clock["tick"] <= start["tick"]:
             return start
         now = time.time_ns() // 1000 if self.spec["wall"] else clock["time"]

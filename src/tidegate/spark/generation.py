@@ -7,15 +7,15 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.circuit.model import Circuit
+from tidegate.circuit.model import Branch, Circuit, Input
 from tidegate.connectors.base import Source
 from tidegate.runtime.container import write_atomically
 from tidegate.spark import blocks
@@ -28,12 +28,14 @@ FEED_START = {"entry": 0, "tick": 0, "time": 0}
 @dataclass(frozen=True)
 class Wanted:
     """What should run: the circuit, the connectors behind its inputs in the order of Spark's offsets, the first log
-    entry that counts for each input that the insert log feeds, and a text that changes when any of it does."""
+    entry that counts for each input that the insert log feeds, a text that changes when any of it does, and the inputs
+    that are tables although no op keeps their rows (their content is in the step log)."""
 
     circuit: Circuit
     sources: Mapping[str, Source]
     fed: Mapping[str, int]
     fingerprint: str
+    logged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Generation:
     start: dict[str, Any]
     positions: dict[str, Any] = field(default_factory=dict)
     carried: frozenset[str] = frozenset()
-    known_outputs: frozenset[tuple[str, str]] = frozenset()
+    known_outputs: Mapping[str, str] = field(default_factory=dict)
     restore: tuple[str, ...] = ()
 
     @property
@@ -64,23 +66,61 @@ class Generation:
     def replays(self) -> Replays:
         """The consumers that are new here, of ops that are not."""
         found = [consumer for consumer in consumers(self.circuit) if consumer.branch.producer in self.carried]
-        return Replays(tuple(consumer for consumer in found if self._is_new(consumer)))
+        return Replays(tuple(consumer for consumer in found if self.is_new(consumer)))
 
-    def _is_new(self, consumer: Consumer) -> bool:
+    def is_new(self, consumer: Consumer) -> bool:
         if consumer.op is not None:
             return consumer.op.id not in self.carried
-        return (consumer.address, branch_text(consumer)) not in self.known_outputs
+        relation = consumer.address.removeprefix(blocks.OUTPUT)
+        return self.known_outputs.get(relation) != outputs_read(self.circuit)[relation]
 
 
-def branch_text(consumer: Consumer) -> str:
-    """What identifies a branch of an output: reading the same rows in the same way, it is the same output."""
-    return repr((consumer.branch.producer, consumer.branch.steps))
+def backfilled(wanted: Wanted, generation: Generation, name: Callable[[str], str]) -> tuple[Wanted, dict[str, str]]:
+    """`wanted` with a second way into every new consumer of a table whose rows no op keeps: an input of its own, on
+    which the table's content comes once. Returns it with the names of these inputs by table."""
+    circuit, names = generation.circuit, {}
+    for table in sorted(wanted.logged):
+        fresh = [
+            each for each in consumers(circuit) if each.branch.producer == f"in:{table}" and generation.is_new(each)
+        ]
+        if fresh:
+            names[table] = name(table)
+            circuit = _second_input(circuit, table, names[table], {(each.address, each.port) for each in fresh})
+    fed = {**wanted.fed, **dict.fromkeys(names.values(), 0)}
+    return replace(wanted, circuit=circuit, fed=fed), names
 
 
-def output_branches(circuit: Circuit) -> frozenset[tuple[str, str]]:
-    return frozenset(
-        (consumer.address, branch_text(consumer)) for consumer in consumers(circuit) if consumer.op is None
+def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[str, int]]) -> Circuit:
+    columns = next(item.columns for item in circuit.inputs if item.relation == table)
+
+    def widened(branches: tuple[Branch, ...], address: str, port: int) -> tuple[Branch, ...]:
+        if (address, port) not in targets:
+            return branches
+        own = [branch for branch in branches if branch.producer == f"in:{table}"]
+        return branches + tuple(replace(branch, producer=f"in:{name}") for branch in own)
+
+    ops = tuple(
+        replace(
+            op,
+            ports=tuple(
+                replace(port, branches=widened(port.branches, op.id, number)) for number, port in enumerate(op.ports)
+            ),
+        )
+        for op in circuit.ops
     )
+    outputs = tuple(
+        replace(output, branches=widened(output.branches, blocks.OUTPUT + output.relation, 0))
+        for output in circuit.outputs
+    )
+    return Circuit((*circuit.inputs, Input(name, columns)), ops, outputs)
+
+
+def outputs_read(circuit: Circuit) -> dict[str, str]:
+    """How each output reads its rows, as a text: as long as that stays the same it is the same output."""
+    return {
+        output.relation: repr([(each.producer, each.steps) for each in output.branches if "@" not in each.producer])
+        for output in circuit.outputs
+    }
 
 
 class Generations:

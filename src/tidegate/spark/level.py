@@ -10,13 +10,12 @@ from typing import Any
 import polars as pl
 from pyspark import TaskContext
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
-from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
 from tidegate.kernels.api import WEIGHT, Clock, Delta
 from tidegate.kernels.specs import KernelSpec
 from tidegate.kernels.state import Store
-from tidegate.spark import blocks
+from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.pack import kernel_of, output_block
 
@@ -129,7 +128,7 @@ class Level(StatefulProcessor):
             chosen = rows.select([pl.col(source).alias(name) for name, source in target.columns] + [pl.col(WEIGHT)])
             yield output_block(target.address, chosen, self.spill)
         if raw is not None:
-            yield Block(raw, 0, "", blocks.encode(rows.select([*columns, WEIGHT])))
+            yield Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT])))
 
 
 def _inputs(op: LevelOp, found: list[Block]) -> list[pl.DataFrame | None]:
@@ -138,6 +137,6 @@ def _inputs(op: LevelOp, found: list[Block]) -> list[pl.DataFrame | None]:
     inputs: list[pl.DataFrame | None] = []
     for port in range(op.ports):
         payloads = sorted(block.payload for block in found if block.tag == str(port))
-        frames = [blocks.decode(payload) for payload in payloads]
+        frames = [codec.decode(payload) for payload in payloads]
         inputs.append(pl.concat(frames, how="vertical_relaxed") if frames else None)
     return inputs

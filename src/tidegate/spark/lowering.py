@@ -141,7 +141,9 @@ class Lowering:
         chosen = self._chosen(prefixes)
         kept = [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
         if source is not None:
-            kept = ["CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"]
+            kept = [
+                "CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"
+            ]
         names = ["`__bad`"] if source is not None else kept
         wide = _evaluate(frame, chosen, kept, names, ordered)
         targets = tuple(self._target(f"t{index}", consumer) for index, (consumer, _) in enumerate(chosen))

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from tidegate import kernels
 from tidegate.kernels.api import HASH, WEIGHT, Kernel
 from tidegate.kernels.specs import KernelSpec
-from tidegate.spark import blocks
+from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 
 SPILL_BYTES = 256 * 1024
@@ -60,7 +60,7 @@ def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     for batch in batches:
         if config.passthrough:
             yield from _addressed(batch)
-        frame = blocks.frame_of(batch)
+        frame = codec.frame_of(batch)
         counted += frame.height
         if "__bad" in frame.columns:
             yield from _bad_rows(config.source or "", frame)
@@ -84,7 +84,7 @@ def stats_block(stats: dict[str, object]) -> Block:
 
 def output_block(address: str, rows: pl.DataFrame, spill: str) -> Block:
     """Changes of a logged relation: small ones travel inline, large ones as the name of a file."""
-    payload = blocks.encode(rows)
+    payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
     name = uuid.uuid4().hex
@@ -134,12 +134,12 @@ def _split(target: Target, rows: pl.DataFrame) -> list[Block]:
     """One block per bucket."""
     tag = str(target.port)
     if len(target.buckets) == 1:
-        return [Block(target.address, target.buckets[0], tag, blocks.encode(rows))]
+        return [Block(target.address, target.buckets[0], tag, codec.encode(rows))]
     parts = rows.with_columns((pl.col(HASH) % len(target.buckets)).alias("__part")).partition_by(
         "__part", as_dict=True, include_key=False
     )
     return [
-        Block(target.address, target.buckets[int(index)], tag, blocks.encode(part)) for (index,), part in parts.items()
+        Block(target.address, target.buckets[int(index)], tag, codec.encode(part)) for (index,), part in parts.items()
     ]
 
 
@@ -160,7 +160,7 @@ def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
         for row in batch.to_pylist():
             block = Block(row["op"], row["bucket"], row["tag"], row["payload"])
             if block.op in config.producers:
-                raw.setdefault(block.op, []).append(blocks.decode(block.payload))
+                raw.setdefault(block.op, []).append(codec.decode(block.payload))
             else:
                 passing.append(block)
         if passing:
@@ -172,7 +172,7 @@ def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
 def wide(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Blocks as rows of a wide frame."""
     address = {f"__{name}": batch.column(name) for name in Block._fields}
-    columns = [address.get(field.name, None) for field in schema]
+    columns = [address.get(field.name) for field in schema]
     filled = [
         pa.nulls(batch.num_rows, field.type) if column is None else column
         for field, column in zip(schema, columns, strict=True)

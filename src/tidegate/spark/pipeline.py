@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -20,11 +21,21 @@ from tidegate.connectors.base import SourceContext
 from tidegate.kernels.specs import AggregateSpec
 from tidegate.runtime.container import write_atomically
 from tidegate.runtime.folder import Folder
+from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.step_log import StepLog
 from tidegate.spark.feed import Feed
-from tidegate.spark.generation import FEED_START, Generation, Generations, Wanted, feed_offset, output_branches
+from tidegate.spark.generation import (
+    FEED_START,
+    Generation,
+    Generations,
+    Wanted,
+    backfilled,
+    feed_offset,
+    outputs_read,
+)
 from tidegate.spark.lowering import Lowering, wide_schema
 from tidegate.spark.recorder import Recorder, StopRequested
+from tidegate.spark.types import arrow_schema
 
 SETTINGS_FILE = "pipeline.json"
 
@@ -32,8 +43,8 @@ SETTINGS_FILE = "pipeline.json"
 class Pipeline:
     """Runs circuits of one folder, one at a time, on one Spark session."""
 
-    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, wall: bool) -> None:
-        self.spark, self.folder, self.log, self.wall = spark, folder, log, wall
+    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, inserts: InsertLog, wall: bool) -> None:
+        self.spark, self.folder, self.log, self.inserts, self.wall = spark, folder, log, inserts, wall
         self.generations = Generations(folder.generations)
         self.after_step: Callable[[int], None] = lambda step: None
         self.once = False
@@ -107,15 +118,24 @@ class Pipeline:
         """Moves the clock: the next micro-batch tells every op that asked for it."""
         with self._clock_lock:
             clock = self.clock()
-            moved = {"tick": clock["tick"] + 1, "time": clock["time"] if time_us is None else time_us}
-            write_atomically(self.folder.clock, json.dumps(moved).encode())
+            self._set_clock({**clock, "tick": clock["tick"] + 1, "time": time_us or clock["time"]})
 
-    def clock(self) -> dict[str, int]:
+    def release(self, entries: int | None) -> None:
+        """Lets the pipeline read so many entries of the insert log; None: all, as they come."""
+        with self._clock_lock:
+            clock = self.clock()
+            if clock.get("released") != entries:
+                self._set_clock({**clock, "released": entries})
+
+    def clock(self) -> dict[str, Any]:
         try:
-            found: dict[str, int] = json.loads(self.folder.clock.read_text())
+            found: dict[str, Any] = json.loads(self.folder.clock.read_text())
         except FileNotFoundError:
-            return {"tick": 0, "time": 0}
+            return {"tick": 0, "time": 0, "released": 0}
         return found
+
+    def _set_clock(self, clock: dict[str, Any]) -> None:
+        write_atomically(self.folder.clock, json.dumps(clock).encode())
 
     def consumed(self) -> int:
         """The first entry of the insert log that no committed step has read."""
@@ -142,14 +162,22 @@ class Pipeline:
             return self._begin(self._first(wanted))
         if current.fingerprint == wanted.fingerprint:
             return current
-        return self._begin(self._next(current, wanted))
+        return self._begin(self._with_content(self._next(current, wanted)))
+
+    def _with_content(self, generation: Generation) -> Generation:
+        """Gives new readers of a table that is only in the log its content, as an entry of the insert log."""
+        wanted, names = backfilled(generation.wanted, generation, lambda table: f"{table}@{generation.number}")
+        if not names:
+            return generation
+        columns = {item.relation: arrow_schema(item.columns) for item in generation.circuit.inputs}
+        content = {table: self.log.content(table, columns[table], generation.base_step) for table in names}
+        self.inserts.append([(names[table], rows, 1) for table, rows in content.items()])
+        return replace(generation, wanted=wanted)
 
     def _begin(self, generation: Generation) -> Generation:
-        known = output_branches(generation.circuit) & generation.known_outputs
-        old = {address for address, _ in known}
-        for output in generation.circuit.outputs:
-            if f"out:{output.relation}" not in old:
-                self.log.begin(output.relation, generation.base_step)
+        for relation, read in outputs_read(generation.circuit).items():
+            if generation.known_outputs.get(relation) != read:
+                self.log.begin(relation, generation.base_step)
         self.generations.begin(generation)
         self.tick()
         return generation
@@ -180,7 +208,7 @@ class Pipeline:
             start={**feed_offset(offsets[0]), "tick": self.clock()["tick"]},
             positions=self._positions(old, wanted, offsets[1:]),
             carried=frozenset(carried),
-            known_outputs=output_branches(old.circuit),
+            known_outputs=outputs_read(old.circuit),
             restore=self.generations.export_state(self.spark, old, carried, number) if carried else (),
         )
 
@@ -243,9 +271,7 @@ class Pipeline:
     def _blocks(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
         frames = [self._feed(generation, wanted, lowering)]
         for relation, source in wanted.sources.items():
-            context = SourceContext(
-                folder=self.folder.root, once=self.once, start=generation.positions.get(relation)
-            )
+            context = SourceContext(folder=self.folder.root, once=self.once, start=generation.positions.get(relation))
             frames.append(lowering.pack_source(source.stream(self.spark, context), relation))
         return reduce(DataFrame.unionByName, frames)
 
@@ -288,4 +314,3 @@ def _reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if "Error:" in line or "Exception:" in line]
     return (told[-1] if told else lines[0])[:500]
-

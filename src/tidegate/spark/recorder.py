@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame
 from tidegate.circuit.model import Circuit, Output
 from tidegate.runtime import zset
 from tidegate.runtime.step_log import StepLog, StepRecord
-from tidegate.spark import blocks
+from tidegate.spark import blocks, codec
 from tidegate.spark.types import arrow_schema
 
+Payloads = list[tuple[str, bytes]]
+Files = dict[str, list[tuple[str, int]]]
 LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
 
 
@@ -49,11 +51,11 @@ class Recorder:
         self._log.write(self._record(step, started, _by_address(rows)))
         self._after(step)
 
-    def _record(self, step: int, started: float, found: dict[str, list[tuple[str, bytes]]]) -> StepRecord:
+    def _record(self, step: int, started: float, found: dict[str, Payloads]) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
         refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
-        files: dict[str, list[tuple[str, int]]] = {}
+        files: Files = {}
         for address, payloads in found.items():
             relation = address.removeprefix(blocks.OUTPUT)
             self._log_output(self._outputs[relation], payloads, changes, files)
@@ -70,7 +72,11 @@ class Recorder:
         return StepRecord(step, header, changes, files)
 
     def _log_output(
-        self, output: Output, payloads: list[tuple[str, bytes]], changes: dict[str, pa.Table], files: dict[str, list[tuple[str, int]]]
+        self,
+        output: Output,
+        payloads: list[tuple[str, bytes]],
+        changes: dict[str, pa.Table],
+        files: dict[str, list[tuple[str, int]]],
     ) -> None:
         append = output.kind == "append"
         if append and not output.hidden:
@@ -93,11 +99,11 @@ class Recorder:
             path = self._spill / json.loads(payload)[0]
             payload = path.read_bytes()
             path.unlink(missing_ok=True)
-        return blocks.decode(payload)
+        return codec.decode(payload)
 
 
-def _by_address(rows: pa.Table) -> dict[str, list[tuple[str, bytes]]]:
-    found: dict[str, list[tuple[str, bytes]]] = {}
+def _by_address(rows: pa.Table) -> dict[str, Payloads]:
+    found: dict[str, Payloads] = {}
     for row in rows.to_pylist():
         found.setdefault(row["op"], []).append((row["tag"], row["payload"]))
     return {address: sorted(items) for address, items in sorted(found.items())}

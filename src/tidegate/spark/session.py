@@ -32,6 +32,7 @@ STATIC = {
     "spark.sql.streaming.ui.enabled": "false",
     "spark.python.worker.reuse": "true",
     "spark.driver.memory": "3g",
+    "spark.python.daemon.module": "tidegate.spark.daemon",
 }
 
 
