@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """The known names closest to `name`, best first, whatever their case: `pirce` -> ("price",)."""
+    """The known names closest to `name`, best first, whatever their case: `pirce` -> ("price",). A name that is much
+    farther away than the best is left out."""
     by_folded: dict[str, str] = {}
     for candidate in known:
         by_folded.setdefault(candidate.casefold(), candidate)
     found = get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.6)
-    return tuple(by_folded[folded] for folded in found)
+    closeness = [SequenceMatcher(None, name.casefold(), folded).ratio() for folded in found]
+    return tuple(by_folded[f] for f, c in zip(found, closeness, strict=True) if c >= closeness[0] - 0.05)
 
 
 def enumerated(words: Iterable[str], last: str = "or") -> str:

@@ -79,7 +79,8 @@ def _row(parser: Parser) -> exp.Tuple:
     cells = [parser.value("a value")]
     while parser.take(","):
         cells.append(parser.value("a value"))
-    parser.expect(")", after="a row of VALUES")
+    if not parser.take(")"):
+        parser.refuse(f"expected , or ) in a row of VALUES{parser.instead()}")
     row = exp.Tuple(expressions=cells)
     parser.marked(row, start)
     return row

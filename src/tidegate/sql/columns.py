@@ -86,14 +86,15 @@ def _delay(cursor: Cursor, column: Name) -> exp.Expr | None:
     """What is subtracted in `ts - INTERVAL ...`; None for `ts` itself."""
     start = cursor.start_token()
     value = cursor.value(f"an expression after WATERMARK FOR {column.text} AS")
-    base = value.this if isinstance(value, exp.Sub) else value
-    if not isinstance(base, exp.Column) or base.name.lower() != column.text.lower():
+    base, delay = (value.this, value.expression) if isinstance(value, exp.Sub) else (value, None)
+    same = isinstance(base, exp.Column) and base.name.lower() == column.text.lower()
+    if not same or (delay is not None and delay.find(exp.Column)):
         cursor.refuse(
             f"the watermark of {column.text} must be {column.text} or {column.text} - INTERVAL ...",
             hint=f"write WATERMARK FOR {column.text} AS {column.text} - INTERVAL '5' SECOND",
             span=cursor.since(start),
         )
-    return value.expression if isinstance(value, exp.Sub) else None
+    return delay
 
 
 def _column(cursor: Cursor, found: Columns) -> ColumnDef:

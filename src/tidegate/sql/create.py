@@ -7,14 +7,14 @@ from typing import Never
 
 from sqlglot.tokenizer_core import Token
 
-from tidegate.errors import make
+from tidegate.errors import enumerated, make
 from tidegate.sql.columns import Columns, read_columns
 from tidegate.sql.grammar import Parser
 from tidegate.sql.options import Attachments, read_attachments, read_options
 from tidegate.sql.queries import query_ahead, read_query
 from tidegate.sql.statements import CreateRelation, CreateSink, CreateView, Name, Statement
 
-KINDS = "SOURCE, STREAM, TABLE, VIEW, MATERIALIZED VIEW or SINK"
+KINDS = ("SOURCE", "STREAM", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _kind(parser: Parser) -> str:
         return "materialized view"
     found = parser.take_any("SOURCE", "STREAM", "TABLE", "VIEW", "SINK")
     if found is None:
-        parser.refuse(f"CREATE must be followed by {KINDS}{parser.instead()}")
+        parser.refuse(f"CREATE must be followed by {enumerated(KINDS)}{parser.instead()}", hint=parser.guess(*KINDS))
     return found.lower()
 
 
@@ -140,13 +140,13 @@ def _sink(parser: Parser, heading: Heading) -> CreateSink:
     query = read_query(parser) if relation is None and parser.take("AS") and query_ahead(parser) else None
     if relation is None and query is None:
         parser.refuse(
-            f"sink {heading.name.text} has nothing to write{parser.instead()}",
+            f"sink {heading.name.text} has nothing to write",
             hint=f"write CREATE SINK {heading.name.text} FROM view INTO ..., or AS SELECT ... INTO ...",
         )
     attached = read_attachments(parser, "INTO")
     if attached.connector is None:
         parser.refuse(
-            f"sink {heading.name.text} has no connector{parser.instead()}",
+            f"sink {heading.name.text} has no connector",
             hint="write INTO STDOUT, INTO FILES (...), INTO KAFKA (...), or WITH ('connector' = '...')",
         )
     text, span = parser.ended(heading.start)

@@ -9,11 +9,12 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tidegate.errors import Span, make
+from tidegate.errors import Span, make, nearest
 from tidegate.sql.spans import mark
 from tidegate.sql.statements import Name
 
 QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING, TokenType.NATIONAL_STRING})
+_NO_NAMES = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER})
 _NONE = Token(TokenType.SENTINEL, "")
 
 E = TypeVar("E", bound=exp.Expr)
@@ -85,6 +86,11 @@ class Cursor(SparkParser):
         """`, not X`: what stands here in place of what was expected."""
         return f", not {self.here.text}" if self.here is not None else ""
 
+    def guess(self, *words: str) -> str | None:
+        """Which of these words the next token may be a slip of."""
+        close = nearest(self.here.text, words, limit=1) if self.here is not None else ()
+        return f"did you mean {close[0]}?" if close else None
+
     def refuse(self, message: str, *, hint: str | None = None, span: Span | None = None) -> Never:
         """A syntax error at the next token, or just behind the last one when there is none."""
         raise make("SYNTAX_ERROR", message=message, hint=hint, span=span or self.place(), text=self.sql)
@@ -114,9 +120,9 @@ class Cursor(SparkParser):
         return self.here or self._tokens[-1]
 
     def name(self, what: str) -> Name:
-        """A name of one part; any word will do except an operator."""
+        """A name of one part: any word, or one in backticks."""
         token = self.here
-        if token is None or token.token_type in self.RESERVED_TOKENS or token.token_type == TokenType.NUMBER:
+        if token is None or token.token_type in self.RESERVED_TOKENS or token.token_type in _NO_NAMES:
             self.refuse(f"expected {what}{self.instead()}")
         self._advance()
         return Name(token.text, span_of_token(token))

@@ -24,6 +24,14 @@ def _as_written(generator: SparkGenerator, node: exp.Func) -> str:
     return generator.function_fallback_sql(node)
 
 
+def _not_sql(generator: SparkGenerator, node: exp.Not) -> str:
+    """`a IS NOT NULL` for what sqlglot would write as `NOT a IS NULL`."""
+    inner = node.this
+    if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+        return f"{generator.sql(inner, 'this')} IS NOT NULL"
+    return generator.not_sql(node)
+
+
 class Tidegate(Spark):
     """Spark's dialect with our clauses."""
 
@@ -34,6 +42,7 @@ class Tidegate(Spark):
         COMMANDS: ClassVar[set[TokenType]] = set()
         # Spark 4 reads a doubled quote as one, beside the backslash.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+        KEYWORDS: ClassVar = {**Spark.Tokenizer.KEYWORDS, "BYTES": TokenType.BINARY}
         # A hint may stand after any token; tokens.py brings it to its SELECT.
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
 
@@ -44,8 +53,16 @@ class Tidegate(Spark):
             **SparkGenerator.TRANSFORMS,
             **dict.fromkeys(TYPED_AGGREGATES.values(), _as_written),
             exp.Select: lambda self, node: self.select_sql(node),
+            exp.AnonymousAggFunc: lambda self, node: self.func(self.function_name(node), *node.expressions),
+            exp.Not: _not_sql,
             exp.ILike: lambda self, node: self.binary(node, "ILIKE"),
+            exp.JSONExtract: lambda self, node: f"{self.sql(node, 'this')}:{self.sql(node, 'expression')}",
+            exp.JSONPathRoot: lambda self, node: "",
         }
+        QUOTE_JSON_PATH = False
+        JSON_PATH_SINGLE_QUOTE_ESCAPE = False
+        JSON_PATH_KEY_QUOTED_FORCES_BRACKETS = True
+        SAFE_JSON_PATH_KEY_RE = exp.SAFE_IDENTIFIER_RE
 
         def arrayagg_sql(self, expression: exp.ArrayAgg) -> str:
             return self.function_fallback_sql(expression)
@@ -54,6 +71,12 @@ class Tidegate(Spark):
             if expression.meta.get(TYPE_LITERAL):
                 return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
             return super().cast_sql(expression, safe_prefix)
+
+        def json_path_part(self, expression: int | str | exp.JSONPathPart) -> str:
+            """Keys that are not plain names are quoted as Spark's strings: `v:['a b']`."""
+            if isinstance(expression, str):
+                return f"'{self.escape_str(expression)}'"
+            return super().json_path_part(expression)
 
         def hint_sql(self, expression: exp.Hint) -> str:
             """Hints of ours are not for Spark."""

@@ -7,8 +7,9 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from tidegate.errors import did_you_mean
 from tidegate.sql.cursor import Cursor
-from tidegate.sql.spans import mark
+from tidegate.sql.spans import mark, span_of
 
 MICROS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 UNITS = {
@@ -18,8 +19,9 @@ UNITS = {
     "d": "DAY",
     "min": "MINUTE",
 }
-LONG_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+LONG_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|min|s|m|h|d)")
+_SPELT = re.compile(r"\s*(?:interval\s+)?(?:[+-]?\s*[\d.]+\s*[a-z]+\s*)+", re.IGNORECASE)
 _WORDS = re.compile(r"\s*(\d+)\s+([a-zA-Z]+)\s*")
 USAGE = "write INTERVAL '10' SECOND, or short: 10s, 1h30m, 500ms"
 
@@ -60,6 +62,28 @@ def read_duration(cursor: Cursor, after: str) -> exp.Expr:
         cursor.refuse(f"{after} must be followed by a duration{cursor.instead()}", hint=USAGE)
     mark(found, start.start, cursor._prev.end + 1)
     return found
+
+
+def check_unit(cursor: Cursor, found: exp.Interval) -> None:
+    """Refuses an interval that Spark could not read, and makes `HOURS TO MINUTES` the singular that it wants."""
+    unit = found.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        for edge in (unit.this, unit.expression):
+            _check_word(cursor, found, edge)
+            edge.set("this", _long_unit(edge.name))
+    elif isinstance(unit, exp.Var):
+        _check_word(cursor, found, unit)
+    elif found.this is not None and found.this.is_string and not _SPELT.fullmatch(found.this.name):
+        cursor.refuse(f"INTERVAL '{found.this.name}' has no unit", hint=USAGE, span=span_of(found))
+
+
+def _check_word(cursor: Cursor, found: exp.Interval, unit: exp.Expr) -> None:
+    if not _long_unit(unit.name):
+        cursor.refuse(
+            f"there is no unit of time {unit.name}",
+            hint=did_you_mean(unit.name, LONG_UNITS, "units"),
+            span=span_of(found),
+        )
 
 
 def _interval(number: str, unit: str) -> exp.Interval:

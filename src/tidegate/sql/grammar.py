@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegate.sql.clauses import clause_ahead, read_clause, within_ahead
 from tidegate.sql.cursor import Cursor, E
-from tidegate.sql.durations import read_duration
+from tidegate.sql.durations import check_unit, read_duration
 from tidegate.sql.functions import BUILDERS
 from tidegate.sql.spans import shift
 from tidegate.sql.windows import normalised_table
@@ -30,6 +30,10 @@ class Parser(Cursor):
     """Reads queries and expressions. Statements are read by the modules beside this one."""
 
     ADD_JOIN_ON_TRUE: ClassVar = False
+    COLON_IS_VARIANT_EXTRACT: ClassVar = True
+    COLON_CHAIN_IS_SINGLE_EXTRACT: ClassVar = False
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
+    FUNC_TOKENS: ClassVar = SparkParser.FUNC_TOKENS | {TokenType.SESSION}
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = dict(BUILDERS)
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.FUNCTION_PARSERS[name] for name in SPECIAL_CALLS
@@ -121,12 +125,21 @@ class Parser(Cursor):
         start, node = self.here, super()._parse_interval(*args, **kwargs)
         if start is not None:
             self.marked(node, start)
-        for span in node.find_all(exp.IntervalSpan) if node is not None else ():
-            _make_singular(span)
+        for interval in node.find_all(exp.Interval) if node is not None else ():
+            check_unit(self, interval)
         return node
 
     def _parse_paren(self) -> exp.Expr | None:
         return self._placed(super()._parse_paren)
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        start, node = self.here, super()._parse_bracket(this)
+        return self.marked(node, start) if start is not None and node is not this else node
+
+    def _parse_in(self, *args: Any, **kwargs: Any) -> exp.In:
+        start, node = self.start_token(), super()._parse_in(*args, **kwargs)
+        self.marked(node, start)
+        return node
 
     def _parse_unary(self) -> exp.Expr | None:
         start, node = self.here, super()._parse_unary()
@@ -137,10 +150,3 @@ class Parser(Cursor):
         start = self.here
         node = read(*args, **kwargs)
         return self.marked(node, start) if start is not None else node
-
-
-def _make_singular(span: exp.IntervalSpan) -> None:
-    """`HOURS TO MINUTES` -> `HOUR TO MINUTE`, the only form that Spark reads."""
-    for unit in (span.this, span.expression):
-        if isinstance(unit, exp.Var):
-            unit.set("this", unit.name.upper().removesuffix("S"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot.tokenizer_core import TokenType
 
+from tidegate.errors import enumerated
 from tidegate.sql.grammar import Parser
 from tidegate.sql.queries import query_ahead, read_query
 from tidegate.sql.statements import (
@@ -20,6 +21,7 @@ from tidegate.sql.statements import (
 )
 
 SHOWABLE = ("SOURCES", "TABLES", "VIEWS", "MATERIALIZED VIEWS", "STREAMS", "SINKS", "QUERIES")
+KINDS = ("SOURCE", "STREAM", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 STAGES = ("parsed", "bound", "rewritten", "circuit")
 DEFAULT_STAGE = "circuit"
 
@@ -50,8 +52,8 @@ def read_show(parser: Parser) -> Show | ShowCreate:
     for what in SHOWABLE:
         if parser.take(*what.split()):
             return Show(*parser.ended(start), what.lower())
-    choices = f"{', '.join(SHOWABLE)} or CREATE kind name"
-    parser.refuse(f"SHOW must be followed by {choices}{parser.instead()}")
+    choices = enumerated((*SHOWABLE, "CREATE kind name"))
+    parser.refuse(f"SHOW must be followed by {choices}{parser.instead()}", hint=parser.guess(*SHOWABLE))
 
 
 def read_describe(parser: Parser) -> Describe:
@@ -92,11 +94,11 @@ def read_subscribe(parser: Parser) -> Subscribe:
 def read_set(parser: Parser) -> Set:
     """SET name = value; the name may be dotted or quoted, as in Flink's SET 'table.exec.x' = 'y'."""
     start = parser.begun()
-    name = parser.dotted_name("the name of a setting")
+    name = _setting_name(parser)
     if not (parser.take("=") or parser.take("TO")):
-        parser.refuse(f"SET {name.text} must be followed by = and a value{parser.instead()}")
-    value = _setting(parser, name.text)
-    return Set(*parser.ended(start), name.text, value)
+        parser.refuse(f"SET {name} must be followed by = and a value{parser.instead()}")
+    value = _setting(parser, name)
+    return Set(*parser.ended(start), name, value)
 
 
 def read_refresh(parser: Parser) -> RefreshTable:
@@ -113,9 +115,7 @@ def _kind(parser: Parser, after: str) -> str:
         return "view"
     found = parser.take_any("SOURCE", "STREAM", "TABLE", "VIEW", "SINK")
     if found is None:
-        parser.refuse(
-            f"{after} must be followed by SOURCE, STREAM, TABLE, VIEW, MATERIALIZED VIEW or SINK{parser.instead()}"
-        )
+        parser.refuse(f"{after} must be followed by {enumerated(KINDS)}{parser.instead()}", hint=parser.guess(*KINDS))
     return found.lower()
 
 
@@ -129,6 +129,13 @@ def _stage(parser: Parser) -> str:
         parser.refuse(f"there is no stage {stage}", hint=f"stages: {', '.join(STAGES)}", span=parser.since(following))
     parser.expect(")", after=f"EXPLAIN ({stage}")
     return stage
+
+
+def _setting_name(parser: Parser) -> str:
+    if (token := parser.here) is not None and token.token_type == TokenType.STRING:
+        parser._advance()
+        return token.text
+    return parser.dotted_name("the name of a setting").text
 
 
 def _setting(parser: Parser, name: str) -> str:

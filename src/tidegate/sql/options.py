@@ -46,8 +46,8 @@ def read_options(cursor: Cursor, after: str) -> tuple[Option, ...]:
     cursor.expect("(", after=after, hint=f"write {after} ('name' = 'value', ...)")
     found: list[Option] = []
     while not cursor.take(")"):
-        if found:
-            cursor.expect(",", after=f"{found[-1].key} = ...", hint="options are separated by commas")
+        if found and not cursor.take(","):
+            cursor.refuse(f"expected , or ) after {found[-1].key} = ...{cursor.instead()}")
         found.append(_option(cursor, found))
     return tuple(found)
 

@@ -14,7 +14,7 @@ from tidegate.sql.cursor import Unreadable, span_of_token, word
 from tidegate.sql.dialect import Tidegate
 from tidegate.sql.grammar import Parser
 from tidegate.sql.statements import Script, Statement
-from tidegate.sql.syntax import explained, unexpected
+from tidegate.sql.syntax import check_commas, explained, unexpected
 from tidegate.sql.tokens import statements
 
 Reader = Callable[[Parser], Statement]
@@ -61,6 +61,7 @@ def _statement(tokens: list[Token], text: str) -> Statement:
         raise error.in_text(text) from None
     if parser.here is not None:
         raise unexpected(parser)
+    check_commas(tokens, text)
     return statement
 
 
@@ -68,7 +69,7 @@ def _reader(first: Token, text: str) -> Reader:
     """Statements are known by their first word."""
     reader = READERS.get(word(first))
     if reader is None:
-        words = [name for name in READERS if name.isalpha()]
+        words = [name for name in READERS if name.isalpha() and name not in ("DESC", "FROM", "VALUES")]
         close = nearest(first.text, words, limit=1)
         raise make(
             "SYNTAX_ERROR",

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import re
 
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
-from tidegate.errors import Error, Span, make, nearest
+from tidegate.errors import Error, Span, did_you_mean, make, nearest
 from tidegate.sql.cursor import Unreadable, span_of_token, word
+from tidegate.sql.emit import read_emit
 from tidegate.sql.grammar import Parser
+from tidegate.sql.types import SPARK_NAMES
 
 _CLAUSES = """
-    SELECT FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT JOIN INNER LEFT RIGHT FULL OUTER CROSS
-    DISTINCT BETWEEN VALUES INTO EMIT CHANGES WATERMARK LATENESS WINDOW PARTITION OVER WITH
+    SELECT FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT JOIN INNER LEFT RIGHT FULL OUTER CROSS DISTINCT
+    BETWEEN VALUES INTO EMIT CHANGES WATERMARK LATENESS WINDOW PARTITION OVER WITH
 """
 CLAUSE_WORDS = _CLAUSES.split()
+_NEEDS_MORE = frozenset(
+    {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
+) | {TokenType.ORDER_BY, TokenType.UNION, TokenType.COMMA}
+_BEGINNINGS = (
+    "CREATE",
+    "INSERT",
+    "SELECT",
+    "DROP",
+    "SHOW",
+    "DELETE",
+    "UPDATE",
+    "ADVANCE",
+    "DESCRIBE",
+    "EXPLAIN",
+    "SET",
+)
 
 
 def explained(parser: Parser, error: Unreadable) -> Error:
     """The syntax error to show for sqlglot's."""
-    token = error.token
+    token = parser.here if error.description.startswith("Expected END") else error.token
     span = span_of_token(token) if token is not None else parser.place()
     return make(
         "SYNTAX_ERROR",
-        message=_message(error.description, token),
-        hint=_misspelt(parser, span),
+        message=_message(parser, error.description, token),
+        hint=_hint(parser, error.description, span, token),
         span=span,
         text=parser.sql,
     )
@@ -35,56 +53,83 @@ def unexpected(parser: Parser) -> Error:
     token = parser.start_token()
     if word(token) == "ON" and word(parser.peek(-1)) == "EMIT":
         return _bad_emit(parser)
+    span = span_of_token(token)
+    missing_semicolon = "statements are separated by ;" if word(token) in _BEGINNINGS else None
     return make(
         "SYNTAX_ERROR",
         message=f"unexpected {_shown(token)}",
-        hint=_misspelt(parser, span_of_token(token)) or _missing_semicolon(token),
-        span=span_of_token(token),
+        hint=_missing_by(parser) or _misspelt(parser, span) or missing_semicolon,
+        span=span,
         text=parser.sql,
     )
 
 
+def check_commas(tokens: list[Token], text: str) -> None:
+    """sqlglot passes over a comma with nothing behind it, which Spark and we do not."""
+    for comma, after in zip(tokens, [*tokens[1:], None], strict=True):
+        if comma.token_type == TokenType.COMMA and (after is None or after.token_type in _NEEDS_MORE):
+            where = f"before {after.text}" if after is not None else "at the end of the statement"
+            raise make(
+                "SYNTAX_ERROR",
+                message=f"nothing stands after this comma, {where}",
+                hint="remove the comma",
+                span=span_of_token(comma),
+                text=text,
+            )
+
+
 def _bad_emit(parser: Parser) -> Error:
     """`FROM t EMIT ON SOMETHING`, where EMIT could have been an alias."""
-    from tidegate.sql.emit import read_emit
-
     parser._advance(-1)
     try:
         read_emit(parser)
     except Error as error:
         return error
-    parser._advance(1)
     return unexpected(parser)
 
 
-def _message(description: str, token: Token | None) -> str:
+def _message(parser: Parser, description: str, token: Token | None) -> str:
     where = f"before {_shown(token)}" if token is not None else "at the end of the statement"
     if found := re.fullmatch(r"Expecting (\S+)", description):
         return f"expected {found[1]} {where}"
     if description.startswith("Expected table name"):
         return f"expected the name of a relation {where}"
-    if description.startswith(("Required argument", "Invalid expression")):
-        return f"something is missing or wrong {where}" if token is None else f"unexpected {_shown(token)}"
+    if description.startswith("Expected TYPE"):
+        return f"there is no type {token.text}" if token and word(token).isidentifier() else f"expected a type {where}"
+    if description.startswith("Expected END"):
+        return f"expected END of CASE {where}"
+    if description.startswith("Required"):
+        before = parser.peek(-1)
+        return f"something is missing after {_shown(before)}, {where}" if before else f"something is missing {where}"
+    if description.startswith("Invalid expression"):
+        return f"unexpected {_shown(token)}" if token is not None else f"something is missing {where}"
     first = description.split(". ")[0].split("<class")[0].strip().rstrip(".:")
-    return f"{first[:1].lower()}{first[1:]}, {where}" if first else f"cannot read this {where}"
+    return f"{first[:1].lower()}{first[1:]}, {where}"
+
+
+def _hint(parser: Parser, description: str, span: Span, token: Token | None) -> str | None:
+    if description.startswith("Expected TYPE") and token is not None and word(token).isidentifier():
+        return did_you_mean(token.text, SPARK_NAMES)
+    return _misspelt(parser, span)
 
 
 def _shown(token: Token) -> str:
-    return f"'{token.text}'" if not word(token) else token.text
+    return f"'{token.text}'" if token.token_type == TokenType.STRING else token.text
+
+
+def _missing_by(parser: Parser) -> str | None:
+    """`GROUP a`, where GROUP was taken for an alias."""
+    before = word(parser.peek(-1))
+    return f"write {before} BY" if before in ("GROUP", "ORDER", "PARTITION", "SORT") else None
 
 
 def _misspelt(parser: Parser, span: Span) -> str | None:
     """A word here or just before that looks like a keyword: `SELECT a FORM t`."""
-    candidates = [t for t in parser._tokens if t.end + 1 >= span.start - 40 and t.start <= span.start][-3:]
-    for token in reversed(candidates):
+    until = [t for t in parser._tokens if t.start <= span.start]
+    for token in reversed(until[-3:]):
         written = word(token)
         if written.isalpha() and len(written) > 2 and written not in CLAUSE_WORDS:
             close = nearest(written, CLAUSE_WORDS, limit=1)
             if close:
                 return f"did you mean {close[0]} for {token.text}?"
     return None
-
-
-def _missing_semicolon(token: Token) -> str | None:
-    starts = ("CREATE", "INSERT", "SELECT", "DROP", "SHOW", "DELETE", "UPDATE", "ADVANCE", "DESCRIBE", "EXPLAIN", "SET")
-    return "statements are separated by ;" if word(token) in starts else None

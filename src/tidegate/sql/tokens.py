@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tidegate.errors import Span, make
 from tidegate.sql.dialect import Tidegate
 
+_CLOSED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
 KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
 
 
@@ -32,13 +33,14 @@ def _tokens(text: str) -> list[Token]:
         tokens = Tidegate().tokenize(text)
     except TokenError as error:
         raise _unterminated(text, error) from error
-    _check_tail(text, tokens[-1].end + 1 if tokens else 0)
+    _check_comments(text, tokens[-1].end + 1 if tokens else 0)
     return tokens
 
 
 def _unterminated(text: str, error: TokenError) -> Exception:
     found = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
     if found is None:
+        _check_comments(text, 0)
         return make("SYNTAX_ERROR", message="this text cannot be read as SQL", text=text)
     start = min(int(found[2]), max(len(text) - 1, 0))
     what = "name" if found[1] == "`" else "string"
@@ -51,9 +53,9 @@ def _unterminated(text: str, error: TokenError) -> Exception:
     )
 
 
-def _check_tail(text: str, start: int) -> None:
-    """After the last token only blanks and comments can follow: one that is not closed would hide what comes next."""
-    tail = re.sub(r"--[^\n]*|/\*.*?\*/", lambda m: " " * len(m[0]), text[start:], flags=re.DOTALL)
+def _check_comments(text: str, start: int) -> None:
+    """A comment that is not closed would hide all that follows it."""
+    tail = re.sub(_CLOSED, lambda m: " " * len(m[0]), text[start:])
     opened = tail.find("/*")
     if opened >= 0:
         raise make(
@@ -66,7 +68,7 @@ def _check_tail(text: str, start: int) -> None:
 
 
 def _arranged(tokens: list[Token]) -> list[Token]:
-    return _ksql_windows(_hints_to_select(tokens))
+    return _free_windows(_hints_to_select(tokens))
 
 
 def _hints_to_select(tokens: list[Token]) -> list[Token]:
@@ -89,13 +91,11 @@ def _hints_to_select(tokens: list[Token]) -> list[Token]:
     return arranged
 
 
-def _ksql_windows(tokens: list[Token]) -> list[Token]:
-    """`WINDOW TUMBLING (` is ours: its WINDOW is made an ordinary word, so that sqlglot leaves it alone."""
-    for window, kind, paren in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if (
-            window.token_type == TokenType.WINDOW
-            and kind.text.upper() in KSQL_WINDOWS
-            and paren.token_type == TokenType.L_PAREN
-        ):
-            window.token_type = TokenType.VAR
+def _free_windows(tokens: list[Token]) -> list[Token]:
+    """The WINDOW of `WINDOW TUMBLING (`, which is ours, and of the function `window(ts, ...)` becomes an ordinary word:
+    sqlglot would take it for the start of a named window."""
+    for token, *following in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        ksql = following[0].text.upper() in KSQL_WINDOWS and following[1].token_type == TokenType.L_PAREN
+        if token.token_type == TokenType.WINDOW and (ksql or following[0].token_type == TokenType.L_PAREN):
+            token.token_type = TokenType.VAR
     return tokens

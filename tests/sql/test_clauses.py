@@ -1,0 +1,188 @@
+"""EMIT and the clauses around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.reading import cut, query
+from tidegate.sql import clauses, hints, later_clauses, render
+
+HEAD = "SELECT a, COUNT(*) FROM t GROUP BY a"
+
+
+@pytest.mark.parametrize(
+    ("text", "strategy"),
+    [
+        ("ON WATERMARK", "on_watermark"),
+        ("AFTER WATERMARK", "on_watermark"),
+        ("ON UPDATE", "on_update"),
+        ("EVERY INTERVAL '10' SECOND", "every"),
+        ("PERIODICALLY 10s", "every"),
+        ("ON WINDOW CLOSE", "on_window_close"),
+        ("AFTER WINDOW CLOSE", "on_window_close"),
+        ("CHANGES", "changes"),
+        ("FINAL", "final"),
+    ],
+)
+@pytest.mark.parametrize(
+    "head", [HEAD, "SELECT a FROM t", "SELECT 1 AS a", "SELECT a FROM t UNION ALL SELECT b FROM u"]
+)
+def test_emit(head: str, text: str, strategy: str) -> None:
+    sql = f"{head} EMIT {text}"
+    found = query(sql)
+    assert found.emit is not None and found.emit.strategy == strategy
+    assert cut(sql, found.emit.span) == f"EMIT {text}"
+    assert (found.emit.interval is not None) == (strategy == "every")
+    assert render(found.select) == render(query(head).select)
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"),
+    [
+        ("5s", "INTERVAL '5' SECOND"),
+        ("1h30m", "INTERVAL '5400' SECOND"),
+        ("500ms", "INTERVAL '500' MILLISECOND"),
+        ("1.5s", "INTERVAL '1500' MILLISECOND"),
+        ("2d", "INTERVAL '2' DAY"),
+        ("'10 seconds'", "INTERVAL '10' SECOND"),
+        ("'1h'", "INTERVAL '1' HOUR"),
+        ("10 MINUTES", "INTERVAL '10' MINUTE"),
+        ("INTERVAL '1' MINUTE", "INTERVAL '1' MINUTE"),
+        ("INTERVAL '1 minute'", "INTERVAL '1' MINUTE"),
+        ("INTERVAL '1:00' HOURS TO MINUTES", "INTERVAL '1:00' HOUR TO MINUTE"),
+    ],
+)
+def test_durations(text: str, interval: str) -> None:
+    found = query(f"{HEAD} ALLOWED LATENESS {text} EMIT EVERY {text}")
+    assert found.allowed_lateness is not None and render(found.allowed_lateness) == interval
+    assert found.emit is not None and found.emit.interval is not None and render(found.emit.interval) == interval
+
+
+def test_all_of_them_in_any_order() -> None:
+    found = query(f"{HEAD} EMIT ON WATERMARK LATE DATA TO late ALLOW LATENESS 30s")
+    assert found.emit is not None and found.emit.strategy == "on_watermark"
+    assert found.late_data_to is not None and found.late_data_to.text == "late"
+    assert found.allowed_lateness is not None
+
+
+def test_as_of_step() -> None:
+    assert query("SELECT * FROM v AS OF STEP 7").as_of_step == 7
+    assert query("SELECT * FROM v AS x WHERE a = 1 ORDER BY a LIMIT 3 AS OF STEP 0").as_of_step == 0
+    assert query("SELECT of.step FROM v AS of").as_of_step is None
+
+
+def test_emit_after_a_query_in_parentheses() -> None:
+    found = query("(SELECT a FROM t) EMIT CHANGES")
+    assert found.emit is not None and found.emit.strategy == "changes"
+
+
+def test_pgcdc_windows_before_and_after_group_by() -> None:
+    after = query("SELECT channel FROM pgcdc_events GROUP BY channel HAVING COUNT(*) > 10 TUMBLING WINDOW 5m")
+    before = query("SELECT channel FROM pgcdc_events TUMBLING WINDOW 5m GROUP BY channel HAVING COUNT(*) > 10")
+    assert render(after.select) == render(before.select)
+    for found in (after, before):
+        window = clauses(found.select).window
+        assert window is not None and window.kind == "tumbling" and render(window.size) == "INTERVAL '5' MINUTE"
+
+
+def test_pgcdc_with_everything() -> None:
+    found = query(
+        "SELECT channel FROM pgcdc_events GROUP BY channel EVENT TIME BY payload.row.ts ALLOWED LATENESS 1m "
+        "SLIDING WINDOW 1h SLIDE 5m EMIT ON WATERMARK"
+    )
+    said = clauses(found.select)
+    assert said.event_time is not None and render(said.event_time) == "payload.row.ts"
+    assert said.window is not None and said.window.slide is not None
+    assert render(said.window.slide) == "INTERVAL '5' MINUTE"
+    assert found.allowed_lateness is not None and found.emit is not None
+
+
+@pytest.mark.parametrize(
+    ("clause", "kind"),
+    [
+        ("WINDOW TUMBLING (SIZE 1 HOUR)", "tumbling"),
+        ("WINDOW HOPPING (SIZE 30 SECONDS, ADVANCE BY 10 SECONDS)", "sliding"),
+        ("WINDOW SESSION (5 MINUTES)", "session"),
+    ],
+)
+def test_ksql_windows(clause: str, kind: str) -> None:
+    found = query(f"SELECT a, COUNT(*) FROM t {clause} WHERE b = 1 GROUP BY a EMIT CHANGES")
+    window = clauses(found.select).window
+    assert window is not None and window.kind == kind
+    assert render(found.select) == "SELECT a, COUNT(*) FROM t WHERE b = 1 GROUP BY a"
+
+
+def test_ksql_grace_period_is_allowed_lateness() -> None:
+    found = query("SELECT a FROM t WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES) GROUP BY a")
+    assert found.allowed_lateness is not None and render(found.allowed_lateness) == "INTERVAL '10' MINUTE"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM TUMBLE(bids, ts, INTERVAL '1' MINUTE) AS b GROUP BY a",
+        "SELECT a FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) b GROUP BY a",
+        "SELECT a FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1 minute') b GROUP BY a",
+    ],
+)
+def test_flink_spelling_has_the_same_tree(text: str) -> None:
+    assert render(query(text).select) == "SELECT a FROM TUMBLE(bids, ts, INTERVAL '1' MINUTE) AS b GROUP BY a"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "where"),
+    [
+        ("SELECT a FROM t TUMBLING WINDOW 5m", "a tumbling window", "TUMBLING WINDOW 5m"),
+        ("SELECT a FROM t WINDOW SESSION (5 SECONDS)", "a session window", "WINDOW SESSION (5 SECONDS)"),
+        ("SELECT a FROM HOP(t, ts, 1, 2)", "window HOP(...)", "HOP(t, ts, 1, 2)"),
+        ("SELECT tumble(ts, 5) FROM t", "window TUMBLE(...)", "tumble(ts, 5)"),
+        ("SELECT 1 FROM t GROUP BY window(ts, '10 seconds')", "window WINDOW(...)", "window(ts, '10 seconds')"),
+        ("SELECT TUMBLE_END(ts, 5) FROM t", "window TUMBLE_END(...)", "TUMBLE_END(ts, 5)"),
+        ("SELECT a FROM t EVENT TIME BY x.y", "EVENT TIME BY", "EVENT TIME BY x.y"),
+        ("SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5m", "JOIN ... WITHIN", "u ON t.a = u.a WITHIN 5m"),
+        ("SELECT /*+ EARLY_FIRE('delay'='5s') */ a FROM t", "hint EARLY_FIRE", "EARLY_FIRE('delay'='5s')"),
+        ("SELECT a FROM (SELECT a FROM t SESSION WINDOW 5m)", "a session window", "SESSION WINDOW 5m"),
+    ],
+)
+def test_what_is_left_for_later_is_found_with_its_place(text: str, what: str, where: str) -> None:
+    ((said, span),) = later_clauses(query(text).select)
+    assert said == what
+    assert cut(text, span) == where
+
+
+def test_system_time_before_and_after_the_alias() -> None:
+    for text in (
+        "SELECT a FROM o JOIN r FOR SYSTEM_TIME AS OF PROCTIME() AS x ON o.a = x.a",
+        "SELECT a FROM o JOIN r AS x FOR SYSTEM_TIME AS OF PROCTIME() ON o.a = x.a",
+    ):
+        (found,) = later_clauses(query(text).select)
+        assert found[0] == "FOR SYSTEM_TIME AS OF"
+
+
+def test_within_may_stand_before_on() -> None:
+    one, other = (
+        query("SELECT a FROM t JOIN u WITHIN 5m ON t.a = u.a"),
+        query("SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5m"),
+    )
+    assert render(one.select) == render(other.select) == "SELECT a FROM t JOIN u ON t.a = u.a"
+
+
+def test_nothing_is_left_for_later_in_plain_queries() -> None:
+    assert later_clauses(query("SELECT a, session, window FROM t tumble GROUP BY a").select) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT /*+ EARLY_FIRE('delay'='5s', 'time-mode'='rowtime') */ a FROM t",
+        "SELECT a, count(*) /*+ EARLY_FIRE('delay'='5s', 'time-mode'='rowtime') */ FROM t",
+    ],
+)
+def test_hints_belong_to_the_select_around_them(text: str) -> None:
+    ((name, options, _),) = hints(query(text).select)
+    assert (name, options) == ("early_fire", {"delay": "5s", "time-mode": "rowtime"})
+
+
+def test_a_hint_in_a_subquery_is_the_subquerys() -> None:
+    select = query("SELECT a FROM (SELECT b, /*+ X('k'='v') */ c FROM t)").select
+    assert hints(select) == []
