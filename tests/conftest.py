@@ -1,4 +1,4 @@
-"""One Spark session for all tests: starting one takes seconds."""
+"""One Spark session for all tests of a worker: starting one takes seconds."""
 
 from __future__ import annotations
 
@@ -18,23 +18,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark with two threads, as a pipeline sets it up: UTC, no ANSI errors, no UI."""
-    from pyspark.sql import SparkSession
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark with two threads, as a pipeline sets it up for itself."""
+    from tidegate.spark.session import connect
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tidegate tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.ansi.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
+    session = connect("local[2]", {"spark.driver.memory": "2g"}, tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
     session.stop()
-
-
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 WEIGHT = "__w"
@@ -25,7 +26,8 @@ def expand(rows: pl.DataFrame) -> pl.DataFrame:
     plain = rows.filter(pl.col(WEIGHT) > 0)
     if plain[WEIGHT].max() in (None, 1):
         return plain.drop(WEIGHT)
-    return plain.select(pl.exclude(WEIGHT).repeat_by(WEIGHT).explode())
+    places = np.repeat(np.arange(plain.height), plain[WEIGHT].to_numpy())
+    return plain.drop(WEIGHT)[places]
 
 
 def changes(rows: pl.DataFrame, hidden: Sequence[str], key: Sequence[str] | None, append: bool) -> pl.DataFrame:

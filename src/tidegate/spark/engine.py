@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from pyspark.sql import SparkSession
 
@@ -54,7 +53,7 @@ class Engine:
     ) -> Engine:
         """On a session of the user's, or on one made for this."""
         found = session.connect(master, config, folder.log) if given is None else session.session_of(given, config)
-        return cls(cast(SparkSession, found), folder, log, inserts, wall)
+        return cls(found, folder, log, inserts, wall)
 
     @property
     def pipeline(self) -> Pipeline:

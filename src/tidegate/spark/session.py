@@ -9,8 +9,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate import errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PACKAGE = "org.apache.spark.sql.execution.streaming"
 SETTINGS = {
@@ -31,12 +35,13 @@ STATIC = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.ui.enabled": "false",
     "spark.python.worker.reuse": "true",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.driver.memory": "3g",
     "spark.python.daemon.module": "tidegate.spark.daemon",
 }
 
 
-def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> object:
+def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> SparkSession:
     """A new Spark application, or the one that runs in this process already."""
     check_java()
     from pyspark import SparkContext
@@ -48,7 +53,7 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master or "local[*]").appName("tidegate")
-    for key, value in {**STATIC, **_log_settings(log), **SETTINGS, **_python_path(), **config}.items():
+    for key, value in {**STATIC, **SETTINGS, **config}.items():
         builder = builder.config(key, value)
     with _stderr_to(log):
         session = builder.getOrCreate()
@@ -56,11 +61,8 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
     return session_of(session, config)
 
 
-def session_of(session: object, config: Mapping[str, str]) -> object:
+def session_of(session: SparkSession, config: Mapping[str, str]) -> SparkSession:
     """A session of ours beside the user's."""
-    from pyspark.sql import SparkSession
-
-    assert isinstance(session, SparkSession)
     ours = session.newSession()
     for key, value in {**SETTINGS, **config}.items():
         if ours.conf.isModifiable(key):
@@ -87,15 +89,6 @@ def check_java() -> None:
     version = java_version()
     if version is None or version < 17:
         raise errors.make("JAVA_MISSING", found="no Java" if version is None else f"Java {version}")
-
-
-def _python_path() -> dict[str, str]:
-    """Executors on other machines have tidegate installed; workers on this one find it where the driver does."""
-    return {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
-
-
-def _log_settings(log: Path | None) -> dict[str, str]:
-    return {} if log is None else {"spark.tidegate.log": str(log)}
 
 
 class _stderr_to:
