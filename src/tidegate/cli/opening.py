@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ def opened(
 
     with tidegate.connect(folder, master=master, read_only=read_only) as db:
         if spark:
-            with _told("starting Spark ..."):
+            with told("starting Spark ..."), shielded():
                 _ = db.engine
         yield db
 
@@ -39,7 +40,18 @@ def read_script(path: Path) -> str:
 
 
 @contextmanager
-def _told(text: str) -> Iterator[None]:
+def shielded() -> Iterator[None]:
+    """Processes started inside never see Ctrl-C, for they inherit that it is blocked. A terminal sends it to all of a
+    command's processes, and a Python worker of Spark would die of it in the middle of a step."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def told(text: str) -> Iterator[None]:
     """Says why nothing happens yet, and takes it back: only on a terminal."""
     told = sys.stderr.isatty()
     if told:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.cli.opening import opened, read_script
+from tidegate.cli.opening import opened, read_script, told
 from tidegate.cli.tables import text_table
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def run_pipeline(
     scripts = [(read_script(path), path.name) for path in files]
     refuse_foreign(folder)
     with opened(folder, master=master) as db:
-        declare(db, scripts)
+        with told("reading the definitions ..."):
+            declare(db, scripts)
         with _screen(folder.name, as_json) as screen, ended_by_signal() as ended:
             _turn(db, screen, ended, once)
         if show:
@@ -92,6 +93,7 @@ def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> N
         screen.update(db.metrics())
         if work.done() if work else not db.wait(timeout=0):
             break
+    screen.ending()
     db.stop()
     if work:
         work.result()

@@ -28,6 +28,7 @@ class Screen(Protocol):
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def update(self, metrics: Metrics) -> None: ...
+    def ending(self) -> None: ...
     def finish(self, metrics: Metrics) -> None: ...
 
 
@@ -37,6 +38,7 @@ class LiveScreen:
     def __init__(self, title: str, console: Console) -> None:
         self.title = title
         self.started = time.monotonic()
+        self.last: Metrics | None = None
         self.live = Live(Text("starting ..."), console=console, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> Self:
@@ -47,7 +49,12 @@ class LiveScreen:
         self.live.stop()
 
     def update(self, metrics: Metrics) -> None:
+        self.last = metrics
         self.live.update(self._picture(metrics, "Ctrl-C ends it"))
+
+    def ending(self) -> None:
+        if self.last is not None:
+            self.live.update(self._picture(self.last, "ending after this step ..."), refresh=True)
 
     def finish(self, metrics: Metrics) -> None:
         self.live.update(self._picture(metrics, "ended"), refresh=True)
@@ -86,6 +93,9 @@ class LogScreen:
         if metrics["step"] != self.shown_step and now - self.shown_at >= QUIET_SECONDS:
             self._print(metrics)
             self.shown_step, self.shown_at = metrics["step"], now
+
+    def ending(self) -> None:
+        pass
 
     def finish(self, metrics: Metrics) -> None:
         if metrics["step"] != self.shown_step:
