@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -162,5 +161,7 @@ def _is_address(field: pa.Field) -> bool:
 
 def _restored(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Blocks that an earlier generation's state was exported as."""
+    from pyarrow import parquet
+
     for batch in parquet.ParquetFile(path).iter_batches(batch_size=64, columns=list(blocks.Block._fields)):
         yield _addressed(batch, schema)

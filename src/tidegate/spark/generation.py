@@ -19,8 +19,8 @@ from tidegate.circuit.model import Branch, Circuit, Input
 from tidegate.connectors.base import Source
 from tidegate.runtime.container import write_atomically
 from tidegate.spark import blocks
-from tidegate.spark.level import STATE
 from tidegate.spark.lowering import Consumer, Replays, consumers
+from tidegate.spark.processor import STATE
 
 FEED_START = {"entry": 0, "tick": 0, "time": 0}
 

@@ -1,4 +1,4 @@
-"""A level: all stateful operators of one depth, of all views, in one `transformWithState`, grouped by (op, bucket)."""
+"""What a level does with a step's blocks: each op's kernel over its state, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from pyspark import TaskContext
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import MapState
 
 from tidegate.kernels.api import WEIGHT, Clock, Delta
 from tidegate.kernels.specs import KernelSpec
@@ -18,8 +18,6 @@ from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.pack import kernel_of, output_block
-
-STATE = "segments"
 
 
 @dataclass(frozen=True)
@@ -64,34 +62,31 @@ class MapSegments:
         return iter(sorted(item for item in found if low <= item[0] < high))
 
 
-class Level(StatefulProcessor):
+class LevelRunner:
     """Runs the kernels of one level. Blocks for other levels and for the outputs pass through."""
 
     def __init__(self, ops: dict[str, LevelOp], base_step: int, spill: str) -> None:
         self.ops, self.base_step, self.spill = ops, base_step, spill
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._segments = MapSegments(handle.getMapState(STATE, "name string", "blob binary"))
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handle(self, state: MapState, key: Any, rows: Iterator[Row]) -> Iterator[Row]:
+        """One step of one bucket of one op."""
         address, bucket = key
         op = self.ops.get(address)
         if op is None:
             yield from rows
             return
         found = [Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows]
-        for block in self._run(address, bucket, op, found):
+        for block in self._run(MapSegments(state), address, bucket, op, found):
             yield Row(op=block.op, bucket=block.bucket, tag=block.tag, payload=block.payload)
 
-    def close(self) -> None:
-        """Nothing is held between steps but what the worker's cache holds."""
-
-    def _run(self, address: str, bucket: int, op: LevelOp, found: list[Block]) -> Iterator[Block]:
+    def _run(
+        self, segments: MapSegments, address: str, bucket: int, op: LevelOp, found: list[Block]
+    ) -> Iterator[Block]:
         for block in found:
             if block.tag == blocks.RESTORE:
                 name, blob = block.payload.split(b"\0", 1)
-                self._segments.put(name.decode(), blob)
-        state = Store(self._segments)
+                segments.put(name.decode(), blob)
+        state = Store(segments)
         if any(block.tag == blocks.REPLAY for block in found):
             yield from self._replay(address, op, kernel_of(op.kernel).content(state))
         if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in found):

@@ -6,6 +6,7 @@ struct column per producer, all expressions of all consumers in one select, pack
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +19,9 @@ from tidegate.circuit.model import Branch, Circuit, Filter, Op, Port, Project
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
 from tidegate.spark import blocks, buckets
 from tidegate.spark.expressions import inside, literal, quoted
-from tidegate.spark.level import Direct, Level, LevelOp
+from tidegate.spark.level import Direct, LevelOp, LevelRunner
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
+from tidegate.spark.processor import Level
 from tidegate.spark.types import struct_type
 
 ADDRESS = [
@@ -108,7 +110,8 @@ class Lowering:
     def level(self, frame: DataFrame, number: int) -> DataFrame:
         """One level of stateful operators, and what Spark SQL has to do with its rows."""
         ops = self.circuit.level(number)
-        processor = Level({op.id: self._level_op(op) for op in ops}, self.base_step, self.spill)
+        runner = LevelRunner({op.id: self._level_op(op) for op in ops}, self.base_step, self.spill)
+        processor = Level(pickle.dumps(runner))
         after = frame.groupBy("op", "bucket").transformWithState(processor, blocks.SCHEMA, "append", "None")
         producers = self._raw_producers(ops)
         if not producers:
