@@ -181,12 +181,47 @@ def test_a_comma_too_many() -> None:
     check(
         "SELECT a, b, FROM bids",
         """
-        SYNTAX_ERROR: nothing stands after this comma, before FROM
+        SYNTAX_ERROR: something is missing after this comma, before FROM
           line 1:  SELECT a, b, FROM bids
                               ^
-          hint: remove the comma
         """,
     )
+
+
+def test_an_alias_that_is_not_there() -> None:
+    check(
+        "SELECT a AS, b FROM bids",
+        """
+        SYNTAX_ERROR: something is missing after AS, before ,
+          line 1:  SELECT a AS, b FROM bids
+                            ^^
+        """,
+    )
+
+
+def test_between_without_and() -> None:
+    check(
+        "SELECT a FROM bids WHERE a BETWEEN 1 2",
+        """
+        SYNTAX_ERROR: expected AND before 2
+          line 1:  SELECT a FROM bids WHERE a BETWEEN 1 2
+                                                        ^
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT FROM t",
+        "SELECT , a FROM t",
+        "SELECT f(, a) FROM t",
+        "SELECT a FROM t GROUP BY HAVING a",
+        "SELECT a,, b FROM t",
+    ],
+)
+def test_gaps(text: str) -> None:
+    assert shown(text).startswith("SYNTAX_ERROR: something is missing after")
 
 
 def test_two_statements_without_a_semicolon() -> None:

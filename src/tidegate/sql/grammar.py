@@ -136,6 +136,12 @@ class Parser(Cursor):
         start, node = self.here, super()._parse_bracket(this)
         return self.marked(node, start) if start is not None and node is not this else node
 
+    def _parse_between(self, this: exp.Expr | None) -> exp.Between:
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            self.raise_error("Expecting AND")
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
+
     def _parse_in(self, *args: Any, **kwargs: Any) -> exp.In:
         start, node = self.start_token(), super()._parse_in(*args, **kwargs)
         self.marked(node, start)

@@ -12,9 +12,10 @@ from tidegate.sql import changes, inspection
 from tidegate.sql.create import read_create
 from tidegate.sql.cursor import Unreadable, span_of_token, word
 from tidegate.sql.dialect import Tidegate
+from tidegate.sql.gaps import check_gaps
 from tidegate.sql.grammar import Parser
 from tidegate.sql.statements import Script, Statement
-from tidegate.sql.syntax import check_commas, explained, unexpected
+from tidegate.sql.syntax import explained, unexpected
 from tidegate.sql.tokens import statements
 
 Reader = Callable[[Parser], Statement]
@@ -61,7 +62,7 @@ def _statement(tokens: list[Token], text: str) -> Statement:
         raise error.in_text(text) from None
     if parser.here is not None:
         raise unexpected(parser)
-    check_commas(tokens, text)
+    check_gaps(tokens, text)
     return statement
 
 

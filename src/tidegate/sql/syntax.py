@@ -17,9 +17,6 @@ _CLAUSES = """
     BETWEEN VALUES INTO EMIT CHANGES WATERMARK LATENESS WINDOW PARTITION OVER WITH
 """
 CLAUSE_WORDS = _CLAUSES.split()
-_NEEDS_MORE = frozenset(
-    {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
-) | {TokenType.ORDER_BY, TokenType.UNION, TokenType.COMMA}
 _BEGINNINGS = (
     "CREATE",
     "INSERT",
@@ -62,20 +59,6 @@ def unexpected(parser: Parser) -> Error:
         span=span,
         text=parser.sql,
     )
-
-
-def check_commas(tokens: list[Token], text: str) -> None:
-    """sqlglot passes over a comma with nothing behind it, which Spark and we do not."""
-    for comma, after in zip(tokens, [*tokens[1:], None], strict=True):
-        if comma.token_type == TokenType.COMMA and (after is None or after.token_type in _NEEDS_MORE):
-            where = f"before {after.text}" if after is not None else "at the end of the statement"
-            raise make(
-                "SYNTAX_ERROR",
-                message=f"nothing stands after this comma, {where}",
-                hint="remove the comma",
-                span=span_of_token(comma),
-                text=text,
-            )
 
 
 def _bad_emit(parser: Parser) -> Error:
