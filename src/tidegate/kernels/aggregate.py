@@ -36,17 +36,12 @@ class Aggregate:
         return Delta(GroupStep(self._plan, groups, entries, clock, state).changes())
 
     def content(self, state: State) -> pl.DataFrame | None:
-        spec = self._plan.spec
-        table = state.stored("groups", spec.keys)
+        table = state.stored("groups", self._plan.spec.keys)
         if table is None:
             return None
-        groups = table.scan().filter(pl.lit(spec.scalar) | (pl.col(WEIGHT) > 0))
-
-        def entries(number: int) -> pl.DataFrame:
-            values = self._plan.values[number]
-            return all_entries(number, values, groups, spec.keys, state)
-
-        return results(self._plan, groups, groups, entries).with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
+        groups = table.scan().filter(pl.lit(self._plan.spec.scalar) | (pl.col(WEIGHT) > 0))
+        found = results(self._plan, groups, groups, lambda number: all_entries(number, self._plan, groups, state))
+        return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
 
 
 def _zero(groups: pl.DataFrame) -> pl.DataFrame:

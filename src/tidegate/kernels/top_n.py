@@ -133,11 +133,11 @@ class _Step:
     def _refill(self, parts: Ints) -> None:
         """Brings in all rows of some partitions."""
         found = self._numbered(self._rest.groups(self._parts[parts][HASH]))
-        found = found.filter(pl.col(PART).is_in(pl.Series(parts)))
+        found = found.filter(pl.Series(np.isin(found[PART].to_numpy(), parts)))
         found = found.filter(pl.Series(numbered(found, self._rows, self._columns, self._filed[-1]) < 0))
         rest = _tagged(found.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), REST)
         rest = rest.with_columns(pl.lit(True).alias(LIVE)).select(self._rows.columns)
-        known = self._rows.with_columns(pl.col(LIVE) | pl.col(PART).is_in(pl.Series(parts)))
+        known = self._rows.with_columns(pl.col(LIVE) | pl.Series(np.isin(self._part(), parts)))
         self._rows = ordered(pl.concat([known, rest]), PART, self._spec)
 
     def _homes(self, refilled: Mask) -> Ints:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP
-from tidegate.kernels.aggregates.plan import Values
+from tidegate.kernels.aggregates.plan import Plan, Values
 from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, State
 from tidegate.kernels.frames import aligned, numbered, types_of
 from tidegate.kernels.state.merge import equal
@@ -150,11 +150,12 @@ def table_name(number: int) -> str:
     return f"values{number}"
 
 
-def all_entries(number: int, values: Values, groups: pl.DataFrame, keys: Sequence[str], state: State) -> pl.DataFrame:
+def all_entries(number: int, plan: Plan, groups: pl.DataFrame, state: State) -> pl.DataFrame:
     """The entries of a bag as they are stored, with the numbers of their groups."""
-    table = state.stored(table_name(number), list(dict.fromkeys([*keys, *values.args])))
+    keys, args = plan.spec.keys, plan.values[number].args
+    table = state.stored(table_name(number), list(dict.fromkeys([*keys, *args])))
     if table is None:
-        return pl.DataFrame(schema={GROUP: pl.Int64(), **types_of(groups, [])})
+        return pl.DataFrame(schema={GROUP: pl.Int64(), WEIGHT: pl.Int64(), **{name: plan.types[name] for name in args}})
     rows = table.scan()
     group = pl.Series(GROUP, numbered(rows, groups, keys), dtype=pl.Int64)
     return rows.with_columns(group).filter(pl.col(GROUP) >= 0, pl.col(WEIGHT) > 0)

@@ -1,0 +1,181 @@
+"""The naive answers of aggregate functions: from the list of all argument tuples of a group."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from tidegate.kernels.specs import Call
+from tidegate.kernels.types import decimal_parts
+
+Row = tuple[Any, ...]
+Arrival = tuple[tuple[int, int], tuple[int, int]]
+"""Step and place in which a value came, and in which it came last."""
+
+_DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
+
+
+def answer(call: Call, rows: list[Row], arrivals: Mapping[Row, Arrival]) -> Any:
+    """The result of a call over the argument tuples of a group's rows."""
+    if call.func in ("first", "last"):
+        return _by_arrival(call, arrivals)
+    if call.func in ("min_by", "max_by"):
+        return _by_other(call, rows)
+    full = [row for row in rows if None not in row]
+    if call.distinct or call.func == "approx_count_distinct":
+        full = list(dict.fromkeys(full))
+    if call.func in ("count", "approx_count_distinct"):
+        return len(full) if call.args else len(rows)
+    return _ANSWERS[call.func](call, full)
+
+
+def order_key(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if value == "NaN":
+        return (2,)
+    return (1, tuple(order_key(item) for item in value)) if isinstance(value, tuple) else (1, value)
+
+
+def _by_arrival(call: Call, arrivals: Mapping[Row, Arrival]) -> Any:
+    ignore = dict(call.options).get("ignore_nulls") == "true"
+    last = call.func == "last"
+    found = [
+        (at[int(last)], order_key(row[0]), row[0]) for row, at in arrivals.items() if row[0] is not None or not ignore
+    ]
+    chosen = (max if last else min)(found, key=lambda item: item[:2], default=None)
+    return chosen[2] if chosen else None
+
+
+def _by_other(call: Call, rows: list[Row]) -> Any:
+    rows = [row for row in rows if row[1] is not None]
+    if not rows:
+        return None
+    by = (max if call.func == "max_by" else min)(order_key(row[1]) for row in rows)
+    return min((row[0] for row in rows if order_key(row[1]) == by), key=order_key)
+
+
+def _sum(call: Call, rows: list[Row]) -> Any:
+    if not rows:
+        return None
+    values = [row[0] for row in rows]
+    parts = decimal_parts(call.type)
+    if parts:
+        total = functools.reduce(_DIGITS.add, values)
+        return total if total.scaleb(parts[1], _DIGITS).copy_abs() < 10 ** parts[0] else None
+    if call.type == "double":
+        return _exact(values)
+    return (sum(values) + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _exact(values: list[Any]) -> float:
+    """The sum of doubles, rounded once."""
+    special = {math.nan if value == "NaN" else float(value) for value in values if value == "NaN" or math.isinf(value)}
+    if special:
+        return sum(special)
+    total = sum((Fraction(value) for value in values), Fraction())
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def _avg(call: Call, rows: list[Row]) -> Any:
+    if not rows:
+        return None
+    parts = decimal_parts(call.type)
+    if parts:
+        total = functools.reduce(_DIGITS.add, (row[0] for row in rows))
+        return _DIGITS.divide(total, Decimal(len(rows))).quantize(Decimal(1).scaleb(-parts[1]), context=_DIGITS)
+    values = [row[0] for row in rows]
+    return (_exact(values) if call.arg_types[0] in ("float", "double") else float(sum(values))) / len(rows)
+
+
+def _co_moment(call: Call, rows: list[Row], left: int, right: int, sample: bool) -> float | None:
+    count = len(rows) - 1 if sample else len(rows)
+    if count <= 0:
+        return None
+    if any(value == "NaN" or math.isinf(value) for row in rows for value in row):
+        return math.nan
+    x, y = ([Fraction(row[side]) for row in rows] for side in (left, right))
+    products = sum((a * b for a, b in zip(x, y, strict=True)), Fraction())
+    return float((products - sum(x) * sum(y) / len(rows)) / count)
+
+
+def _moment(sample: bool, root: bool) -> Callable[[Call, list[Row]], Any]:
+    def result(call: Call, rows: list[Row]) -> Any:
+        value = _co_moment(call, rows, 0, 0, sample)
+        return math.sqrt(value) if root and value is not None else value
+
+    return result
+
+
+def _covariance(sample: bool) -> Callable[[Call, list[Row]], Any]:
+    return lambda call, rows: _co_moment(call, rows, 0, 1, sample)
+
+
+def _corr(call: Call, rows: list[Row]) -> Any:
+    both, x, y = (_co_moment(call, rows, *sides, False) for sides in ((0, 1), (0, 0), (1, 1)))
+    if both is None or x is None or y is None:
+        return None
+    return both / (math.sqrt(x) * math.sqrt(y)) if x * y > 0 else math.nan
+
+
+def _extreme(choose: Callable[..., Any]) -> Callable[[Call, list[Row]], Any]:
+    return lambda call, rows: choose((row[0] for row in rows), key=order_key, default=None)
+
+
+def _ordered(rows: list[Row]) -> list[Any]:
+    return sorted((row[0] for row in rows), key=order_key)
+
+
+def _percentile(call: Call, rows: list[Row]) -> Any:
+    values = [float(value) for value in _ordered(rows)]
+    if not values:
+        return None
+    place = float(dict(call.options).get("percentage", "0.5")) * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    return low + (high - low) * (place - math.floor(place))
+
+
+def _mode(call: Call, rows: list[Row]) -> Any:
+    counts = Counter(row[0] for row in rows)
+    most = max(counts.values(), default=0)
+    return min((value for value, count in counts.items() if count == most), key=order_key, default=None)
+
+
+def _folded(operation: Callable[[Any, Any], Any]) -> Callable[[Call, list[Row]], Any]:
+    return lambda call, rows: functools.reduce(operation, _ordered(rows)) if rows else None
+
+
+_ANSWERS: dict[str, Callable[[Call, list[Row]], Any]] = {
+    "sum": _sum,
+    "avg": _avg,
+    "variance": _moment(sample=True, root=False),
+    "var_pop": _moment(sample=False, root=False),
+    "stddev": _moment(sample=True, root=True),
+    "stddev_pop": _moment(sample=False, root=True),
+    "covar_samp": _covariance(sample=True),
+    "covar_pop": _covariance(sample=False),
+    "corr": _corr,
+    "count_if": lambda call, rows: sum(row[0] for row in rows),
+    "bool_and": lambda call, rows: all(row[0] for row in rows) if rows else None,
+    "bool_or": lambda call, rows: any(row[0] for row in rows) if rows else None,
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "array_agg": lambda call, rows: tuple(_ordered(rows)),
+    "collect_set": lambda call, rows: tuple(_ordered(list(dict.fromkeys(rows)))),
+    "median": _percentile,
+    "percentile": _percentile,
+    "mode": _mode,
+    "listagg": lambda call, rows: dict(call.options).get("delimiter", "").join(_ordered(rows)) if rows else None,
+    "bit_and": _folded(operator.and_),
+    "bit_or": _folded(operator.or_),
+    "bit_xor": _folded(operator.xor),
+}

@@ -1,0 +1,21 @@
+"""State in tiny pieces, so that a few rows are enough to merge runs and fold them round and round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tidegate.kernels.state import CACHE, chunks, compaction
+
+
+@pytest.fixture(scope="module")
+def tiny_chunks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (chunks, compaction):
+            patch.setattr(module, "CHUNK_ROWS", 4)
+        patch.setattr(compaction, "LEAST_ABOVE", 2)
+        patch.setattr(compaction, "SMALL_RUN", 2)
+        patch.setattr(compaction, "LARGEST_RUN", 16)
+        yield
+    CACHE.clear()

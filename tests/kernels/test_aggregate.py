@@ -1,0 +1,156 @@
+"""GROUP BY against the naive model: every function, with retractions, filters and DISTINCT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.bench import Bench, play, steps
+from tidegate.kernels import aggregates
+from tidegate.kernels.specs import AggregateSpec, Call
+from tidegate.kernels.types import polars_type
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+TYPES = {
+    "k": "string",
+    "f": "double",
+    "i": "bigint",
+    "j": "int",
+    "d": "double",
+    "e": "double",
+    "n": "decimal(10,2)",
+    "w": "decimal(38,2)",
+    "b": "boolean",
+    "s": "string",
+    "ok": "boolean",
+}
+SCHEMA = {name: polars_type(type) for name, type in TYPES.items()}
+
+doubles = st.sampled_from([0.1, 0.2, 0.3, 1e20, 1.0, -1e20, -0.0, 5e-324, 1.7e308, float("nan"), float("inf"), None])
+tame = st.sampled_from([0.1, 0.2, 0.3, 1e8, 1.0, -2.5, None])
+
+
+def rows(reals: st.SearchStrategy[Any]) -> st.SearchStrategy[Mapping[str, Any]]:
+    return st.fixed_dictionaries(
+        {
+            "k": st.sampled_from(["a", "b", None]),
+            "f": st.sampled_from([0.0, -0.0, float("nan"), 1.5]),
+            "i": st.sampled_from([0, 1, -7, 3, 2**40, None]),
+            "j": st.sampled_from([1, 2, 3, 255, None]),
+            "d": reals,
+            "e": reals,
+            "n": st.sampled_from([Decimal("0.01"), Decimal("-99999999.99"), Decimal("2.50"), None]),
+            "w": st.sampled_from([Decimal("9" * 36 + ".99"), Decimal("0.01"), Decimal("-" + "9" * 36 + ".99"), None]),
+            "b": st.sampled_from([True, False, None]),
+            "s": st.sampled_from(["", "x", "y", "ä", None]),
+            "ok": st.sampled_from([True, False, None]),
+        }
+    )
+
+
+def call(func: str, *args: str, type: str, **more: Any) -> Call:
+    name = "_".join([func, *args, *(key for key in more if more[key])])
+    return Call(func, args, tuple(TYPES[arg] for arg in args), name, type, **more)
+
+
+EVERY = (
+    call("count", type="bigint"),
+    call("count", "i", type="bigint"),
+    call("count", "i", "s", type="bigint"),
+    call("count", "i", "s", type="bigint", distinct=True),
+    call("count", type="bigint", filter="ok"),
+    call("sum", "i", type="bigint"),
+    call("sum", "j", type="bigint", distinct=True),
+    call("sum", "d", type="double"),
+    call("sum", "d", type="double", distinct=True, filter="ok"),
+    call("sum", "n", type="decimal(20,2)"),
+    call("sum", "w", type="decimal(38,2)"),
+    call("avg", "i", type="double"),
+    call("avg", "d", type="double"),
+    call("avg", "n", type="decimal(14,6)"),
+    call("avg", "n", type="decimal(14,6)", distinct=True),
+    call("min", "d", type="double"),
+    call("max", "d", type="double"),
+    call("min", "s", type="string", filter="ok"),
+    call("max", "s", type="string"),
+    call("max", "b", type="boolean"),
+    call("min", "n", type="decimal(10,2)"),
+    call("min_by", "s", "d", type="string"),
+    call("max_by", "s", "i", type="string"),
+    call("count_if", "b", type="bigint"),
+    call("bool_and", "b", type="boolean"),
+    call("bool_or", "b", type="boolean", filter="ok"),
+    call("first", "s", type="string"),
+    call("last", "s", type="string"),
+    call("first", "i", type="bigint", options=(("ignore_nulls", "true"),)),
+    call("last", "i", type="bigint", options=(("ignore_nulls", "true"),), filter="ok"),
+    call("array_agg", "i", type="array<bigint>"),
+    call("array_agg", "d", type="array<double>", distinct=True),
+    call("collect_set", "s", type="array<string>"),
+    call("approx_count_distinct", "d", type="bigint"),
+    call("median", "j", type="double"),
+    call("percentile", "j", type="double", options=(("percentage", "0.25"),)),
+    call("mode", "s", type="string"),
+    call("listagg", "s", type="string", options=(("delimiter", ", "),)),
+    call("bit_and", "j", type="int"),
+    call("bit_or", "j", type="int"),
+    call("bit_xor", "i", type="bigint"),
+)
+MOMENTS = (
+    call("variance", "d", type="double"),
+    call("var_pop", "d", type="double"),
+    call("stddev", "d", type="double"),
+    call("stddev", "d", type="double", distinct=True),
+    call("stddev_pop", "i", type="double"),
+    call("covar_samp", "d", "e", type="double"),
+    call("covar_pop", "d", "e", type="double"),
+    call("corr", "d", "e", type="double"),
+)
+
+
+def bench(calls: tuple[Call, ...], keys: tuple[str, ...], append_only: bool, modulus: int) -> Bench:
+    spec = AggregateSpec(keys, calls, append_only, scalar=not keys)
+    return Bench(spec, SCHEMA, keys, aggregates.hashes(spec), modulus=modulus)
+
+
+def quick(examples: int) -> Any:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+KEYS = st.sampled_from([(), ("k",), ("k", "f")])
+MODULUS = st.sampled_from([0, 3])
+
+
+def retracting(calls: tuple[Call, ...], reals: Any, examples: int) -> Any:
+    @quick(examples)
+    @given(
+        st.lists(st.sampled_from(calls), min_size=1, max_size=5, unique=True), KEYS, MODULUS, steps(rows(reals), True)
+    )
+    def check(chosen: list[Call], keys: tuple[str, ...], modulus: int, drawn: Any) -> None:
+        play(bench(tuple(chosen), keys, False, modulus), drawn)
+
+    return check
+
+
+def appending(calls: tuple[Call, ...], reals: Any, examples: int) -> Any:
+    @quick(examples)
+    @given(
+        st.lists(st.sampled_from(calls), min_size=1, max_size=5, unique=True), KEYS, MODULUS, steps(rows(reals), False)
+    )
+    def check(chosen: list[Call], keys: tuple[str, ...], modulus: int, drawn: Any) -> None:
+        play(bench(tuple(chosen), keys, True, modulus), drawn, places=True)
+
+    return check
+
+
+test_retractions_leave_no_trace = retracting(EVERY, doubles, 80)
+test_append_only_input_gives_the_same_answers = appending(EVERY, doubles, 40)
+test_moments_are_exact = retracting(MOMENTS, tame, 25)
+test_many_retractions = pytest.mark.slow(retracting(EVERY + MOMENTS, tame, 3000))
+test_many_appends = pytest.mark.slow(appending(EVERY + MOMENTS, tame, 1500))

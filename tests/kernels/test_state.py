@@ -1,0 +1,145 @@
+"""The state of a bucket: tables over blobs, whatever has been merged, folded, cached or lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidegate.kernels.state import CACHE, ChunkCache, MemorySegments, Store
+from tidegate.kernels.state.compaction import to_merge
+from tidegate.kernels.state.table import RunTable
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+COLUMNS = {"k": pl.String(), "v": pl.Int64()}
+WITHIN = "__h_k"
+
+
+def rows(numbers: list[int], step: int, hashes: int) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "__h": [number % hashes * 7 - 11 for number in numbers],
+            WITHIN: [number // 7 for number in numbers],
+            "k": [f"k{number}" for number in numbers],
+            "v": [step * 1000 + number for number in numbers],
+        },
+        schema={"__h": pl.Int64(), WITHIN: pl.Int64(), **COLUMNS},
+    )
+
+
+def values(frame: pl.DataFrame) -> dict[str, int]:
+    assert frame["k"].is_unique().all()
+    return dict(zip(frame["k"].to_list(), frame["v"].to_list(), strict=True))
+
+
+def opened(segments: MemorySegments, within: str | None) -> tuple[Store, RunTable]:
+    store = Store(segments)
+    return store, store.table("t", COLUMNS, ["k"], within)
+
+
+numbers = st.lists(st.integers(0, 40), unique=True, max_size=12)
+changes = st.lists(st.tuples(numbers, numbers, st.booleans()), max_size=25)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(changes, st.sampled_from([None, WITHIN]), st.sampled_from([1, 5, 1000]))
+def test_a_table_is_what_was_written(drawn: Any, within: str | None, hashes: int) -> None:
+    segments, expected = MemorySegments(), dict[str, int]()
+    for step, (written, deleted, cold) in enumerate(drawn):
+        deleted = [number for number in deleted if number not in written]
+        if cold:
+            CACHE.clear()
+        store, table = opened(segments, within)
+        keys = rows([*written, *deleted], 0, hashes)
+        places, found = table.match(keys)
+        assert [keys["k"][int(place)] for place in places] == found["k"].to_list()
+        assert values(found) == {key: expected[key] for key in keys["k"].to_list() if key in expected}
+        table.write(rows(written, step, hashes), rows(deleted, 0, hashes).drop("v"))
+        assert values(table.scan()) == expected, "reads see the state before the step"
+        store.commit()
+        expected |= {f"k{number}": step * 1000 + number for number in written}
+        expected = {key: value for key, value in expected.items() if int(key[1:]) not in deleted}
+        check(segments, within, hashes, expected)
+
+
+def check(segments: MemorySegments, within: str | None, hashes: int, expected: dict[str, int]) -> None:
+    store, table = opened(segments, within)
+    assert values(table.scan()) == expected
+    assert store.stats()[0] == len(expected)
+    assert len(segments.blobs) <= 1 + len(list(table.layout.chunks())), "no blob is left behind"
+    some = rows(list(range(0, 40, 3)), 0, hashes)
+    wanted = set(some["__h"].to_list())
+    mine = {key: value for key, value in expected.items() if int(key[1:]) % hashes * 7 - 11 in wanted}
+    assert values(table.groups(some["__h"])) == mine
+
+
+def test_nothing_is_stored_before_the_commit() -> None:
+    segments = MemorySegments()
+    _, table = opened(segments, None)
+    table.write(rows([1, 2], 0, 9))
+    assert not segments.blobs
+
+
+def test_a_lost_attempt_leaves_no_trace() -> None:
+    segments = MemorySegments()
+    for step, numbers in enumerate([[1, 2, 3], [2, 3], [3]]):
+        for attempt, target in enumerate((segments.copy(), segments)):
+            store, table = opened(target, None)
+            table.write(rows(numbers, step * 10 + attempt, 9))
+            store.commit()
+    assert values(opened(segments, None)[1].scan()) == {"k1": 1001, "k2": 11002, "k3": 21003}
+
+
+def test_a_step_that_writes_nothing_stores_nothing() -> None:
+    segments = MemorySegments()
+    store, table = opened(segments, None)
+    table.write(rows([1], 0, 9))
+    store.commit()
+    before = dict(segments.blobs)
+    store, table = opened(segments, None)
+    table.match(rows([1], 0, 9))
+    store.commit()
+    assert segments.blobs == before
+
+
+def test_the_last_write_of_a_step_counts() -> None:
+    segments = MemorySegments()
+    store, table = opened(segments, None)
+    table.write(rows([1], 1, 9))
+    table.write(rows([1], 2, 9))
+    store.commit()
+    assert values(opened(segments, None)[1].scan()) == {"k1": 2001}
+
+
+def test_a_missing_blob_is_an_error() -> None:
+    segments = MemorySegments()
+    store, table = opened(segments, None)
+    table.write(rows([1], 0, 9))
+    store.commit()
+    CACHE.clear()
+    for name in [name for name in segments.blobs if name != "meta"]:
+        del segments.blobs[name]
+    with pytest.raises(RuntimeError, match="lacks chunk-"):
+        opened(segments, None)[1].scan()
+
+
+def test_the_cache_keeps_to_its_limit() -> None:
+    cache, segments = ChunkCache(2000), MemorySegments()
+    for step in range(30):
+        store = Store(segments, cache)
+        store.table("t", COLUMNS, ["k"]).write(rows(list(range(step, step + 20)), step, 1000))
+        store.commit()
+        assert cache.size <= 2000
+    assert len(Store(segments, cache).table("t", COLUMNS, ["k"]).scan()) == 49
+
+
+def test_runs_of_a_size_are_merged() -> None:
+    assert to_merge([5000, 1, 1, 1], 16) == 1
+    assert to_merge([5000, 1, 1, 1, 1], 16) == 4
+    assert to_merge([4, 4, 4, 1, 1, 1, 1], 1000) == 7
+    assert to_merge([8, 8, 8, 8], 16) == 1
+    assert to_merge([], 16) == 1

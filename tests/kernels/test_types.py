@@ -1,0 +1,110 @@
+"""Spark's types as Polars types, and every one of them as key, value and payload."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.kernels.bench import Bench
+from tidegate.kernels import aggregates
+from tidegate.kernels.specs import AggregateSpec, Call, TableSpec
+from tidegate.kernels.types import polars_type
+from tidegate.testing.reference import Change
+
+VALUES: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "tinyint": [1, -128],
+    "smallint": [1, 2],
+    "int": [1, 2],
+    "bigint": [2**63 - 1, -(2**63)],
+    "float": [1.5, float("nan")],
+    "double": [-0.0, float("nan")],
+    "decimal(10,2)": [Decimal("1.50"), Decimal("-2.25")],
+    "decimal(38,18)": [Decimal("1.5"), Decimal("12345678901234567890.000000000000000001")],
+    "string": ["", "ä"],
+    "binary": [b"", b"\xff"],
+    "date": [datetime.date(2024, 5, 1), datetime.date(1969, 1, 1)],
+    "timestamp": [
+        datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC),
+        datetime.datetime(1969, 1, 1, tzinfo=datetime.UTC),
+    ],
+    "timestamp_ntz": [datetime.datetime(2024, 5, 1, 12, 0, 0, 1), datetime.datetime(1969, 1, 1)],
+    "interval day to second": [datetime.timedelta(days=1, microseconds=1), datetime.timedelta(seconds=-1)],
+    "array<int>": [[], [1, None]],
+    "array<double>": [[-0.0], [float("nan")]],
+    "struct<a:int,b:string>": [{"a": 1, "b": None}, {"a": None, "b": "x"}],
+    "array<struct<a:double>>": [[{"a": -0.0}], [{"a": None}, None]],
+}
+
+
+@pytest.mark.parametrize("type", VALUES)
+def test_every_type_is_a_key_and_a_value(type: str) -> None:
+    calls = [
+        Call("count", ("v",), (type,), "n", "bigint", distinct=True),
+        Call("min", ("v",), (type,), "low", type),
+        Call("max", ("v",), (type,), "high", type),
+        Call("first", ("v",), (type,), "first", type),
+        Call("array_agg", ("v",), (type,), "all", f"array<{type}>"),
+    ]
+    spec = AggregateSpec(("k",), tuple(calls), append_only=False, scalar=False)
+    schema = {"k": polars_type(type), "v": polars_type(type)}
+    bench = Bench(spec, schema, ("k",), aggregates.hashes(spec))
+    a, b = VALUES[type]
+    rows = [{"k": key, "v": value} for key in (a, b, None) for value in (b, a, None)]
+    bench.step([[(Change(row, 1), 0) for row in rows]])
+    bench.step(
+        [
+            [(Change(row, -1), 0) for row in rows[:2]],
+        ][:1]
+    )
+    bench.step([[(Change(row, 1), 0) for row in rows[1:2]]])
+    bench.step([[(Change(row, -1), 0) for row in rows[1:]]])
+    assert not bench.output
+
+
+@pytest.mark.parametrize("type", [*VALUES, "map<string,int>"])
+def test_every_type_is_a_payload(type: str) -> None:
+    first, second = VALUES.get(type, [[{"key": "a", "value": 1}], []])
+    schema = {"id": pl.Int64(), "v": polars_type(type)}
+    bench = Bench(TableSpec("t", ("id", "v"), ("id",), False), schema, ("id",))
+    for value in (first, second, None, None, first):
+        bench.step([[(Change({"id": 1, "v": value}, 1), 0)]])
+
+
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [
+        (
+            "map<string,array<decimal(5,2)>>",
+            pl.List(pl.Struct({"key": pl.String(), "value": pl.List(pl.Decimal(5, 2))})),
+        ),
+        (
+            "struct<a:struct<b:int,c:double>,d:date>",
+            pl.Struct({"a": pl.Struct({"b": pl.Int32(), "c": pl.Float64()}), "d": pl.Date()}),
+        ),
+        ("varchar(10)", pl.String()),
+        ("interval hour to minute", pl.Duration("us")),
+        ("void", pl.Null()),
+    ],
+)
+def test_type_names(type: str, expected: pl.DataType) -> None:
+    assert polars_type(type) == expected
+
+
+def test_a_type_that_cannot_be_kept_is_named() -> None:
+    with pytest.raises(ValueError, match="variant"):
+        polars_type("variant")
+
+
+def test_spans_of_time_add_up_and_average() -> None:
+    type = "interval day to second"
+    calls = (Call("sum", ("v",), (type,), "sum", type), Call("avg", ("v",), (type,), "avg", type))
+    spec = AggregateSpec((), calls, append_only=False, scalar=True)
+    bench = Bench(spec, {"v": polars_type(type)}, ())
+    rows = [(Change({"v": datetime.timedelta(microseconds=number)}, 1), 0) for number in (1, 2)]
+    state_rows = bench.kernel.combine(0, bench.frame([change for change, _ in rows]))
+    assert state_rows.height == 1
