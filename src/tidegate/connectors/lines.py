@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _UNREAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -27,9 +28,33 @@ def json_objects(table: pa.Table) -> Iterator[str]:
 
 def json_cells(column: pa.ChunkedArray[Any]) -> list[str]:
     """A column's values as JSON."""
-    if pa.types.is_integer(column.type):
-        return ["null" if text is None else text for text in column.cast(pa.string()).to_pylist()]
-    return [_JSON.encode(plain(value, column.type)) for value in column.to_pylist()]
+    texts = _texts(column)
+    if texts is None:
+        return [_JSON.encode(plain(value, column.type)) for value in column.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        texts = pc.replace_substring(texts, " ", "T")
+        texts = pc.binary_join_element_wise(texts, "Z" if column.type.tz else "", "")
+    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
+        texts = pc.binary_join_element_wise('"', texts, '"', "")
+    return _filled(texts, "null")
+
+
+def _texts(column: pa.ChunkedArray[Any]) -> Any:
+    """A column's values as text, all at once, for the types where that can be done; else None."""
+    types, type_ = pa.types, column.type
+    if types.is_timestamp(type_):
+        clock = column.cast(pa.timestamp("us")).cast(pa.string())
+        return pc.replace_substring_regex(clock, r"\.?0+$", "")
+    if types.is_floating(type_) and not pc.all(pc.is_finite(column), min_count=0).as_py():
+        return None
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
+        return column.cast(pa.string())
+    return column.cast(pa.string()) if types.is_date(type_) or types.is_boolean(type_) else None
+
+
+def _filled(texts: Any, missing: str) -> list[str]:
+    filled: list[str] = pc.fill_null(texts, missing).to_pylist()
+    return filled
 
 
 def plain(value: Any, type_: pa.DataType) -> Any:
@@ -66,7 +91,21 @@ def _key(value: Any, type_: pa.DataType) -> str:
 
 def shown_cells(column: pa.ChunkedArray[Any]) -> list[str]:
     """A column's values for people: `NULL`, `true`, `2024-05-01 12:00:03.25`, nested ones as JSON."""
-    return [shown(value, column.type) for value in column.to_pylist()]
+    texts = column if pa.types.is_string(column.type) else _texts(column)
+    if texts is None:
+        return [shown(value, column.type) for value in column.to_pylist()]
+    return _filled(texts, "NULL")
+
+
+def csv_column(column: pa.ChunkedArray[Any]) -> Any:
+    """A column as CSV can say it: times in UTC without zone, nested values as JSON, binary as hex; NULL stays NULL."""
+    types, type_ = pa.types, column.type
+    if types.is_timestamp(type_):
+        return column.cast(pa.timestamp("us"))
+    if types.is_string(type_) or _texts(column) is not None:
+        return column
+    cells = json_cells(column) if types.is_nested(type_) else shown_cells(column)
+    return pc.if_else(column.is_null(), None, pa.array(cells, pa.string()))
 
 
 def shown(value: Any, type_: pa.DataType) -> str:

@@ -48,7 +48,7 @@ def _texts(columns: Schema, options: ReadOptions) -> str:
     function = "from_csv" if options.format == "csv" else "from_json"
     settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if options.format == "csv":
-        settings |= {"sep": options.delimiter, "quote": options.quote}
+        settings |= {"sep": options.delimiter, "quote": options.quote, "escape": options.escape}
     pairs = ", ".join(f"{_quoted(key)}, {_quoted(value)}" for key, value in settings.items())
     return f"{function}({_name(CORRUPT)}, {_quoted(schema)}, map({pairs}))"
 

@@ -31,6 +31,7 @@ class ReadOptions:
     header: bool
     delimiter: str
     quote: str
+    escape: str
     null_value: str
     timestamp_format: str | None
     date_format: str | None
@@ -65,6 +66,7 @@ def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
         header=is_csv and bag.boolean("header"),
         delimiter=(bag.text("delimiter", ",") or ",") if is_csv else ",",
         quote=(bag.text("quote", '"') or "") if is_csv else '"',
+        escape=(bag.text("escape", '"') or "") if is_csv else '"',
         null_value=(bag.text("null_value", "") or "") if is_csv else "",
         timestamp_format=bag.text("timestamp_format") if is_text else None,
         date_format=bag.text("date_format") if is_text else None,

@@ -110,6 +110,7 @@ class FilesSource:
                 "enforceSchema": str(not chosen.header).lower(),
                 "sep": chosen.delimiter,
                 "quote": chosen.quote,
+                "escape": chosen.escape,
                 "nullValue": chosen.null_value,
             }
         return settings

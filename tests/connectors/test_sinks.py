@@ -1,0 +1,264 @@
+"""What every sink does: each step once, whatever happens in between."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.connectors.streams import Run, files, given, good
+from tidegate.catalog.schema import Column, Schema
+from tidegate.connectors import registry
+from tidegate.connectors.base import Sink, SinkContext
+from tidegate.errors import Error, Span
+from tidegate.runtime.arrow_types import arrow_schema
+
+VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
+Change = tuple[str, int, int, Any, Any]
+
+
+def changes(step: int, *rows: tuple[str, int, Any, Any]) -> pa.Table:
+    """(op, weight, item, total) of a step, as a pipeline hands them to a sink."""
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    ops, weights, items, totals = (list(column) for column in columns)
+    schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(VIEW)])
+    return pa.table([ops, weights, [step] * len(rows), items, totals], schema=schema)
+
+
+def sink(kind: str, columns: Schema = VIEW, **options: str) -> Sink:
+    return registry.sink(kind, "out", columns, given(**options))
+
+
+Opened = Callable[[], Sink]
+Written = Callable[[], list[Change]]
+
+
+def read_files(folder: Path, format: str) -> list[Change]:
+    rows: list[Change] = []
+    for path in sorted(folder.glob(f"[!_]*.{format}")):
+        rows += [tuple(row.values()) for row in _read(path, format)]  # type: ignore[misc]
+    return rows
+
+
+def _read(path: Path, format: str) -> list[dict[str, Any]]:
+    if format == "parquet":
+        return pq.read_table(path).to_pylist()
+    if format == "json":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    from pyarrow import csv
+
+    return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True)).to_pylist()
+
+
+@pytest.fixture(params=["parquet", "csv", "json", "stdout"])
+def case(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Opened, Written]:
+    """A changelog sink that can be opened again, and what it has written."""
+    printed: list[str] = []
+
+    def opened() -> Sink:
+        if request.param == "stdout":
+            made = sink("STDOUT", format="json")
+        else:
+            made = sink("FILES", path=str(tmp_path / "out"), format=request.param, mode="changelog")
+        made.open(SinkContext("out", tmp_path / "own", "pipeline 1"))
+        return made
+
+    def written() -> list[Change]:
+        if request.param != "stdout":
+            return read_files(tmp_path / "out", request.param)
+        printed.extend(capsys.readouterr().out.splitlines())
+        rows = [json.loads(line) for line in printed]
+        return [(row["op"], row["weight"], row["step"], row["row"]["item"], row["row"]["total"]) for row in rows]
+
+    return opened, written
+
+
+def test_changes_arrive_with_op_weight_and_step(case: tuple[Opened, Written]) -> None:
+    opened, written = case
+    target = opened()
+    assert target.takes == "changelog"
+    target.write(3, changes(3, ("+I", 1, "pen", 5), ("+I", 2, None, None)))
+    target.write(5, changes(5, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
+    target.close()
+    assert written() == [
+        ("+I", 1, 3, "pen", 5),
+        ("+I", 2, 3, None, None),
+        ("-U", -1, 5, "pen", 5),
+        ("+U", 1, 5, "pen", 6),
+    ]
+
+
+def test_a_repeated_step_is_there_once(case: tuple[Opened, Written]) -> None:
+    opened, written = case
+    target = opened()
+    target.write(1, changes(1, ("+I", 1, "pen", 1)))
+    target.write(2, changes(2, ("+I", 1, "ink", 2)))
+    target.write(2, changes(2, ("+I", 1, "ink", 2)))
+    again = opened()
+    again.write(2, changes(2, ("+I", 1, "ink", 2)))
+    assert written() == [("+I", 1, 1, "pen", 1), ("+I", 1, 2, "ink", 2)]
+
+
+def test_the_last_step_is_remembered(case: tuple[Opened, Written]) -> None:
+    opened, _ = case
+    target = opened()
+    assert target.last_step() is None
+    target.write(4, changes(4, ("+I", 1, "pen", 1)))
+    assert target.last_step() == 4
+    target.close()
+    assert opened().last_step() == 4
+
+
+def test_a_step_without_changes_writes_nothing(case: tuple[Opened, Written]) -> None:
+    opened, written = case
+    opened().write(1, changes(1))
+    assert written() == []
+
+
+@pytest.mark.parametrize("kind", ["FILES", "STDOUT"])
+def test_unknown_options_are_refused(kind: str, tmp_path: Path) -> None:
+    needed = given(path=str(tmp_path)) if kind == "FILES" else []
+    with pytest.raises(Error) as refused:
+        registry.sink(kind, "out", VIEW, [*needed, ("fromat", "x", Span(3, 9))])
+    assert refused.value.code == "UNKNOWN_OPTION" and refused.value.span == Span(3, 9)
+    assert refused.value.hint == "did you mean format?"
+
+
+def test_unknown_formats_are_refused() -> None:
+    with pytest.raises(Error) as refused:
+        sink("STDOUT", format="xml")
+    assert str(refused.value) == "UNKNOWN_FORMAT: STDOUT has no format xml\n  hint: known formats: json, ops"
+
+
+def test_appended_files_have_the_columns_only(tmp_path: Path) -> None:
+    target = sink("FILES", path=str(tmp_path))
+    assert target.takes == "append"
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    target.write(7, changes(7, ("+I", 2, "pen", 5), ("+I", 1, "ink", 6)))
+    assert [path.name for path in tmp_path.glob("[!_]*")] == ["out-000000000007.parquet"]
+    rows = pq.read_table(tmp_path / "out-000000000007.parquet").to_pylist()
+    assert rows == [{"item": "pen", "total": 5}, {"item": "pen", "total": 5}, {"item": "ink", "total": 6}]
+
+
+def test_rows_taken_back_cannot_be_appended(tmp_path: Path) -> None:
+    target = sink("FILES", path=str(tmp_path))
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    with pytest.raises(Error) as refused:
+        target.write(7, changes(7, ("-D", -1, "pen", 5)))
+    assert str(refused.value) == (
+        "SINK_CANNOT_TAKE: sink out appends rows, but step 7 takes rows back\n  hint: write mode = 'changelog'"
+    )
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_files_are_never_seen_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    target = sink("FILES", path=str(tmp_path), format=format)
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    seen: list[list[str]] = []
+    replace = __import__("os").replace
+    monkeypatch.setattr("os.replace", lambda *a: (seen.append([p.name for p in tmp_path.glob("[!_]*")]), replace(*a)))
+    target.write(1, changes(1, ("+I", 1, "pen", 5)))
+    assert seen == [[]] and [p.name for p in tmp_path.glob("[!_]*")] == [f"out-000000000001.{format}"]
+
+
+def test_a_folder_of_another_pipeline_is_refused(tmp_path: Path) -> None:
+    first = sink("FILES", path=str(tmp_path))
+    first.open(SinkContext("out", tmp_path, "pipeline 1"))
+    first.write(500, changes(500, ("+I", 1, "pen", 5)))
+    with pytest.raises(Error) as refused:
+        sink("FILES", path=str(tmp_path)).open(SinkContext("out", tmp_path, "pipeline 2"))
+    assert str(refused.value) == (
+        f"INVALID_OPTION: folder {tmp_path} holds files of another sink named out\n"
+        "  hint: choose another path, or empty the folder"
+    )
+    other = sink("FILES", path=str(tmp_path))
+    other.open(SinkContext("other", tmp_path, "pipeline 2"))
+    assert other.last_step() is None
+
+
+def test_a_terminal_of_another_pipeline_starts_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for owner in ("pipeline 1", "pipeline 2"):
+        target = sink("STDOUT")
+        target.open(SinkContext("out", tmp_path, owner))
+        target.write(1, changes(1, ("+I", 1, "pen", 5)))
+    assert capsys.readouterr().out == "     1  +I  pen | 5\n" * 2
+
+
+def test_op_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = sink("STDOUT")
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    target.write(12, changes(12, ("-D", -2, None, 5), ("+I", 1, "pen", 6)))
+    assert capsys.readouterr().out == "    12  -D  NULL | 5  x2\n    12  +I  pen | 6\n"
+
+
+def test_a_column_named_op_cannot_be_in_a_changelog(tmp_path: Path) -> None:
+    with pytest.raises(Error) as refused:
+        sink("FILES", (Column("Op", "string"),), path=str(tmp_path), mode="changelog")
+    assert str(refused.value) == (
+        "INVALID_OPTION: mode 'changelog' adds the columns op, weight and step, but there is a column Op already\n"
+        "  hint: rename Op in a view on it"
+    )
+    sink("FILES", (Column("Op", "string"),), path=str(tmp_path))
+
+
+EVERYTHING: Schema = (
+    Column("b", "boolean"),
+    Column("d", "decimal(10,2)"),
+    Column("f", "double"),
+    Column("ts", "timestamp"),
+    Column("day", "date"),
+    Column("text", "string"),
+)
+ROW = (True, Decimal("1.50"), 0.1, dt.datetime(2024, 5, 1, 12, 0, 3, 250000, dt.UTC), dt.date(2024, 5, 1), 'a "b", ü\\')
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_what_was_written_can_be_read_as_a_source(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    out = tmp_path / "out"
+    target = sink("FILES", EVERYTHING, path=str(out), format=format)
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(EVERYTHING)])
+    rows = [("+I", 1, 1, *ROW), ("+I", 1, 1, *[None] * 6)]
+    target.write(1, pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema))
+    options = {"header": "true"} if format == "csv" else {}
+    source = files(out, EVERYTHING, format=format, **options)
+    expected = [value.replace(tzinfo=None) if isinstance(value, dt.datetime) else value for value in ROW]
+    assert good(Run(spark, source, tmp_path).step(), EVERYTHING) == [tuple(expected), (None,) * 6]
+
+
+def test_json_says_what_it_cannot_say_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = (
+        Column("n", "double"),
+        Column("raw", "binary"),
+        Column("s", "struct<a:array<timestamp>,m:map<int,decimal(3,1)>>"),
+    )
+    target = sink("STDOUT", columns, format="json")
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    nested = {"a": [dt.datetime(2024, 5, 1, tzinfo=dt.UTC)], "m": [(1, Decimal("2.5"))]}
+    schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(columns)])
+    target.write(1, pa.table([["+I"], [1], [1], [float("nan")], [b"\x00\xff"], [nested]], schema=schema))
+    assert json.loads(capsys.readouterr().out)["row"] == {
+        "n": "NaN",
+        "raw": "AP8=",
+        "s": {"a": ["2024-05-01T00:00:00Z"], "m": {"1": "2.5"}},
+    }
+
+
+def test_csv_files_are_plain(tmp_path: Path) -> None:
+    columns = (*EVERYTHING, Column("list", "array<int>"))
+    target = sink("FILES", columns, path=str(tmp_path), format="csv")
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(columns)])
+    target.write(1, pa.table([[value] for value in ("+I", 1, 1, *ROW, [1, None])], schema=schema))
+    assert (tmp_path / "out-000000000001.csv").read_text() == (
+        '"b","d","f","ts","day","text","list"\n'
+        'true,1.50,0.1,2024-05-01 12:00:03.250000,2024-05-01,"a ""b"", ü\\","[1,null]"\n'
+    )
