@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.bind.source import relation_name
-from tidegate.bind.unsupported import refused
 from tidegate.catalog import Catalog, Relation
+from tidegate.errors import make
 from tidegate.sql import parse, render, span_of
 from tidegate.sql.statements import CreateView, Query
 
@@ -55,7 +55,8 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
         return exp.Subquery(this=_view_query(relation, catalog, found, sources), alias=alias)
     if relation.kind == "source" and not sources:
         hint = f"keep its rows: CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name}"
-        raise refused(f"a query of source {relation.name}", span_of(node), hint, "a source does not keep its rows")
+        message = f"source {relation.name} does not keep its rows"
+        raise make("NOT_SUPPORTED", message=message, hint=hint, span=span_of(node))
     found[relation.name] = None
     table = node.copy()
     table.set("this", exp.to_identifier(temp_name(relation.name), quoted=True))

@@ -10,6 +10,7 @@ from tidegate.catalog import Catalog, ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Error, did_you_mean, make
+from tidegate.plan.words import quoted
 from tidegate.sql import render, span_of
 from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Name, Watermark
 
@@ -158,7 +159,7 @@ def _time_note(mark: Watermark, columns: Schema, analyzer: Analyzer) -> TimeNote
 def _check_subtractable(column: Column, delay: str, mark: Watermark, analyzer: Analyzer) -> None:
     """Spark would subtract from a string too, by guessing what it means."""
     try:
-        analyzer.columns((column,), [f"`{column.name}` - ({delay})"])
+        analyzer.columns((column,), [f"{quoted(column.name)} - ({delay})"])
         fits = not column.type.startswith(("string", "char", "varchar", "binary", "boolean"))
     except Error:
         fits = False

@@ -58,7 +58,7 @@ def _common(query: exp.SetOperation, context: Context, left: Bound, right: Bound
     """Names of the left side, types wide enough for both."""
     word = type(query).__name__.upper()
     if len(left.fields) != len(right.fields):
-        message = f"{word} of {len(left.fields)} columns with {len(right.fields)}"
+        message = f"the sides of {word} have {len(left.fields)} and {len(right.fields)} columns"
         hint = "both sides need the same number of columns"
         raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(query.expression))
     sides = {"__left": Scope(None, left.fields).schema, "__right": Scope(None, right.fields).schema}

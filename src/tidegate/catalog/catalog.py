@@ -128,7 +128,8 @@ class Catalog:
             raise make("NOT_SUPPORTED", message=f"{new.name} cannot read {loop[0]}, which reads it", span=span)
 
     def _suggestion(self, name: str) -> str | None:
-        return did_you_mean(name, (relation.name for relation in self._index.values()), what="relations")
+        known = SYSTEM if name.casefold().startswith(PREFIX) else self.relations
+        return did_you_mean(name, (relation.name for relation in known), what="relations")
 
 
 def _columns(relation: Relation) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tidegate.circuit.model import Branch, Circuit, Filter, Op, Output, Port, Project
 from tidegate.plan.explain import Explanation
+from tidegate.plan.words import quoted
 
 
 def explain_circuit(circuit: Circuit) -> Explanation:
     """The whole circuit, deepest level first."""
     levels = [
-        {"node": f"Level {number}", "traits": {}, "inputs": [_op(op) for op in circuit.level(number)]}
+        {"node": f"Level {number}", "traits": {}, "inputs": [_op(op) for op in _sorted(circuit.level(number))]}
         for number in range(circuit.depth, 0, -1)
     ]
     inputs = [
@@ -20,6 +22,10 @@ def explain_circuit(circuit: Circuit) -> Explanation:
     ]
     outputs = [_output(output) for output in circuit.outputs]
     return Explanation.of({"node": "Circuit", "traits": {}, "inputs": [*outputs, *levels, *inputs]})
+
+
+def _sorted(ops: Iterable[Op]) -> list[Op]:
+    return sorted(ops, key=lambda op: (op.label, op.id))
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -59,7 +65,7 @@ def _step(step: Filter | Project) -> str:
 
 
 def _item(name: str, sql: str) -> str:
-    return name if sql == "`" + name.replace("`", "``") + "`" else f"{sql} as {name}"
+    return name if sql == quoted(name) else f"{sql} as {name}"
 
 
 def _columns(columns: Any) -> list[str]:

@@ -15,6 +15,7 @@ from tidegate.kernels import aggregates
 from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
+from tidegate.plan.words import quoted
 
 Branches = tuple[Branch, ...]
 
@@ -136,6 +137,13 @@ def _all(ports: Iterable[Port]) -> Iterable[Branch]:
 
 
 def _followed(branch: Branch, step: Filter | Project, columns: Schema) -> Branch:
+    """The branch with one more step; a selection of plain columns becomes part of the projection before it."""
+    last = branch.steps[-1] if branch.steps else None
+    if isinstance(last, Project) and isinstance(step, Project):
+        computed = {quoted(name): sql for name, sql in last.items}
+        if all(sql in computed for _, sql in step.items):
+            chosen = Project(tuple((name, computed[sql]) for name, sql in step.items))
+            return Branch(branch.producer, (*branch.steps[:-1], chosen), columns)
     return Branch(branch.producer, (*branch.steps, step), columns)
 
 

@@ -74,9 +74,10 @@ def conjunction(parts: tuple[Scalar, ...]) -> Scalar:
     return Scalar(tree)
 
 
+_TIGHT = (exp.Column, exp.Literal, exp.Paren, exp.Boolean, exp.Null, exp.Bracket)
+
+
 def _wrapped(tree: exp.Expr) -> exp.Expr:
-    """A copy that keeps its meaning inside another expression."""
-    loose = isinstance(tree, exp.Binary | exp.Unary | exp.Predicate | exp.Condition) and not isinstance(
-        tree, exp.Column | exp.Literal | exp.Func | exp.Paren | exp.Boolean | exp.Null | exp.Cast
-    )
-    return exp.Paren(this=tree.copy()) if loose else tree.copy()
+    """A copy that keeps its meaning inside another expression. For sqlglot some operators are functions too."""
+    tight = isinstance(tree, _TIGHT) or (isinstance(tree, exp.Func) and not isinstance(tree, exp.Binary))
+    return tree.copy() if tight else exp.Paren(this=tree.copy())

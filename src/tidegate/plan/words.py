@@ -5,6 +5,11 @@ from __future__ import annotations
 from tidegate.kernels.specs import Call, Order
 
 
+def quoted(name: str) -> str:
+    """A column's name as Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def call_text(call: Call) -> str:
     """`sum(DISTINCT price) FILTER (__f0) as __a0`."""
     inside = ("DISTINCT " if call.distinct else "") + (", ".join(call.args) or "*")

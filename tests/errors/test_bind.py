@@ -1,0 +1,56 @@
+"""What users read when a statement cannot be bound: the whole text, caret included. `bind.cases` has one mistake each:
+statements, a line of dashes, the text. `UPDATE_ERRORS=1` writes what is said now: read it as a user would."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plans.workbench import RELATIONS, apply
+from tidegate.bind import Analyzer
+from tidegate.catalog import Catalog
+from tidegate.errors import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = Path(__file__).with_name("bind.cases")
+BETWEEN, BEFORE = "\n=====\n", "\n-----\n"
+CASES = [tuple(case.strip("\n").partition(BEFORE)[::2]) for case in FILE.read_text().split(BETWEEN)]
+VIEWS = """
+CREATE MATERIALIZED VIEW names AS SELECT DISTINCT name FROM users;
+CREATE MATERIALIZED VIEW eu_names AS SELECT name FROM names WHERE name LIKE 'eu%';
+CREATE MATERIALIZED VIEW regions AS SELECT region, COUNT(*) AS n FROM users GROUP BY region;
+"""
+
+
+@pytest.fixture(scope="module")
+def analyzer(spark: SparkSession) -> Analyzer:
+    from tidegate.spark.analyzer import SparkAnalyzer
+
+    return SparkAnalyzer(spark)
+
+
+@pytest.fixture(scope="module")
+def catalog(analyzer: Analyzer) -> Catalog:
+    return apply(RELATIONS + VIEWS, Catalog(), analyzer)
+
+
+@pytest.mark.parametrize(("sql", "expected"), CASES, ids=[sql.replace("\n", " ")[:80] for sql, _ in CASES])
+def test_text(sql: str, expected: str, catalog: Catalog, analyzer: Analyzer) -> None:
+    assert _said(sql, catalog, analyzer) == expected
+
+
+@pytest.mark.skipif(not os.environ.get("UPDATE_ERRORS"), reason="writes the expected texts")
+def test_update(catalog: Catalog, analyzer: Analyzer) -> None:
+    said = [sql + BEFORE + _said(sql, catalog, analyzer) for sql, _ in CASES]
+    FILE.write_text(BETWEEN.join(said) + "\n")
+
+
+def _said(sql: str, catalog: Catalog, analyzer: Analyzer) -> str:
+    with pytest.raises(Error) as caught:
+        apply(sql, catalog, analyzer)
+    return str(caught.value)

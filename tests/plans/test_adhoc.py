@@ -1,0 +1,70 @@
+"""Ad-hoc SELECT: relations become temporary views, plain views what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plans.workbench import RELATIONS, apply
+from tidegate import bind
+from tidegate.catalog import Catalog
+from tidegate.errors import Error
+from tidegate.sql import parse
+from tidegate.sql.statements import Select
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VIEWS = """
+CREATE MATERIALIZED VIEW names AS SELECT name, COUNT(*) AS n FROM users GROUP BY name;
+CREATE VIEW often (who, times) AS SELECT name, n FROM names WHERE n > 1;
+"""
+
+
+@pytest.fixture(scope="module")
+def catalog(spark: SparkSession) -> Catalog:
+    from tidegate.spark.analyzer import SparkAnalyzer
+
+    return apply(RELATIONS + VIEWS, Catalog(), SparkAnalyzer(spark))
+
+
+def select(sql: str, catalog: Catalog, sources: bool = False) -> bind.BoundSelect:
+    statement = parse(sql).statements[0]
+    assert isinstance(statement, Select)
+    return bind.bind_select(statement.query, catalog, sources=sources)
+
+
+def test_relations_by_their_temporary_names(catalog: Catalog) -> None:
+    found = select("SELECT u.name, names.n FROM Users u JOIN names ON u.name = names.name", catalog)
+    assert found.relations == ("users", "names")
+    assert "FROM `tidegate_users` AS u JOIN `tidegate_names` AS `names` ON" in found.sql
+
+
+def test_plain_views_are_expanded(catalog: Catalog) -> None:
+    found = select("SELECT * FROM often", catalog)
+    assert found.relations == ("names",)
+    assert found.sql == (
+        "SELECT * FROM (SELECT * FROM (SELECT name, n FROM `tidegate_names` AS `names` WHERE n > 1)"
+        " AS `v`(`who`, `times`)) AS `often`"
+    )
+
+
+def test_system_relations(catalog: Catalog) -> None:
+    assert select("SELECT COUNT(*) FROM system.errors WHERE code = 'X'", catalog).relations == ("system.errors",)
+
+
+def test_a_cte_hides_a_relation(catalog: Catalog) -> None:
+    found = select("WITH users AS (SELECT 1 AS id) SELECT * FROM users", catalog)
+    assert found.relations == ()
+
+
+def test_subqueries_anywhere(catalog: Catalog) -> None:
+    found = select("SELECT (SELECT MAX(a) FROM moves) FROM users WHERE id IN (SELECT a FROM clicks)", catalog)
+    assert set(found.relations) == {"moves", "users", "clicks"}
+
+
+def test_sources_only_where_their_rows_are_at_hand(catalog: Catalog) -> None:
+    with pytest.raises(Error, match="does not keep its rows"):
+        select("SELECT * FROM bids", catalog)
+    assert select("SELECT * FROM bids", catalog, sources=True).relations == ("bids",)
