@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -16,24 +15,11 @@ import pyarrow as pa
 
 from tidegate.errors import did_you_mean
 from tidegate.runtime.arrow_types import spark_name
+from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown
 
 Converter = Callable[[Any], Any]
 
 _INTEGER_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
-
-
-class Refused(Exception):
-    """A value that its column cannot take. `path` is where inside a nested value, such as `[2]` or `.city`."""
-
-    def __init__(self, reason: str, path: str = "", hint: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.path = path
-        self.hint = hint
-
-
-class UnknownField(Refused):
-    """A key that a struct does not have."""
 
 
 def converter(target: pa.DataType) -> Converter:
@@ -45,21 +31,6 @@ def converter(target: pa.DataType) -> Converter:
         return None if value is None else convert(value)
 
     return nullable
-
-
-def plain(value: Any) -> Any:
-    """NumPy scalars as Python values; pandas' NA and NaT as None."""
-    kind = type(value)
-    if kind.__name__ in ("NAType", "NaTType"):
-        return None
-    if kind.__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        return _numpy_time(value) if kind.__name__ in ("datetime64", "timedelta64") else value.item()
-    return value
-
-
-def _numpy_time(value: Any) -> Any:
-    exact: Any = value.astype(f"{type(value).__name__}[us]").item()
-    return exact
 
 
 def _converter_of_present(target: pa.DataType) -> Converter:
@@ -90,17 +61,6 @@ def _converter_of_present(target: pa.DataType) -> Converter:
 
 def _is_not(value: Any, target: pa.DataType, hint: str | None = None) -> Refused:
     return Refused(f"{shown(value)} is not a {spark_name(target)}", hint=hint)
-
-
-def shown(value: Any) -> str:
-    """A value in an error text, cut where it is long."""
-    if isinstance(value, str):
-        text = f"'{value}'"
-    elif isinstance(value, (dt.datetime, dt.date, dt.time, Decimal)):
-        text = str(value)
-    else:
-        text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _exactly(target: pa.DataType, kind: type) -> Converter:
@@ -279,17 +239,3 @@ def _by_position(value: Any, names: Sequence[str], target: pa.DataType) -> Mappi
     if not isinstance(value, (list, tuple)) or len(value) != len(names):
         raise _is_not(value, target)
     return dict(zip(names, value, strict=True))
-
-
-def mapping_of(value: Any) -> Mapping[str, Any] | None:
-    """What has named parts, as a mapping: dicts, dataclasses, named tuples, rows of Spark or SQLAlchemy. Else None."""
-    if isinstance(value, Mapping):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    for method in ("asDict", "_asdict"):
-        if isinstance(value, tuple) and hasattr(value, method):
-            named: Mapping[str, Any] = getattr(value, method)()
-            return named
-    found = getattr(value, "_mapping", None)
-    return found if isinstance(found, Mapping) else None

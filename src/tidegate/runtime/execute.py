@@ -82,7 +82,7 @@ def _(statement: s.Drop, db: Database) -> Result:
     if statement.if_exists and statement.name.text not in db.catalog:
         return Result(message=f"{statement.name.text} does not exist")
     relation = db.catalog.get(statement.name.text, statement.name.span)
-    if relation.kind != statement.kind:
+    if relation.kind != statement.kind and not (statement.kind == "stream" and relation.kind in ("source", "view")):
         raise errors.make(
             "UNKNOWN_RELATION",
             message=f"{relation.name} is a {relation.described}, not a {statement.kind}",

@@ -11,7 +11,8 @@ from tidegate.catalog.schema import Column, Schema, names
 from tidegate.errors import Error, did_you_mean, make
 from tidegate.runtime.arrow_types import arrow_schema, arrow_type, spark_name
 from tidegate.runtime.columns import cast, native
-from tidegate.runtime.convert import Refused, UnknownField, converter, mapping_of, plain, shown
+from tidegate.runtime.convert import converter
+from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown
 
 
 def coerce(rows: Any, columns: Schema, relation: str = "the relation") -> pa.Table:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
@@ -95,6 +96,10 @@ class Pipeline:
         assert self._query is not None
         with self._failures():
             self._query.processAllAvailable()
+
+    def progress(self) -> list[StreamingQueryProgress]:
+        """Spark's own reports of the recent micro-batches."""
+        return [] if self._query is None else list(self._query.recentProgress)
 
     def check(self) -> None:
         """Raises what ended the query, if something did."""
