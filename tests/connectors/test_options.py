@@ -101,7 +101,7 @@ def test_secrets_are_starred_out(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["path", "format", "key.format", "key_columns", "fields.token.kind", "tokenizer", "monkey"]
+    "key", ["path", "format", "primary_key", "key.format", "key_columns", "fields.token.kind", "tokenizer", "monkey"]
 )
 def test_other_options_are_shown(key: str) -> None:
     assert masked(key, "hunter2") == "hunter2"

@@ -21,6 +21,7 @@ from tidegate.catalog.schema import Column
 from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
 from tidegate.connectors.datagen.options import Plan, plan
 from tidegate.connectors.options import Bag
+from tidegate.connectors.quoting import identifier
 from tidegate.errors import Error
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class DatagenSource:
             "tasks": str(spark.sparkContext.defaultParallelism),
         }
         frame = spark.readStream.format(_NAME).options(**settings).load()
-        columns = [frame[_quoted(c.name)] for c in self.spec.columns]
+        columns = [frame[identifier(c.name)] for c in self.spec.columns]
         nothing = F.lit(None).cast("string")
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
         return frame.select(*columns, weight, SEQ, nothing.alias(ERROR), nothing.alias(RAW))
@@ -83,7 +84,7 @@ class DatagenDataSource(DataSource):
         return _NAME
 
     def schema(self) -> str:
-        return ", ".join(f"{_quoted(name)} {type_}" for name, type_ in self._named_types())
+        return ", ".join(f"{identifier(name)} {type_}" for name, type_ in self._named_types())
 
     def streamReader(self, schema: StructType) -> DatagenReader:
         given = [(key, value, None) for key, value in json.loads(self.options["given"])]
@@ -154,10 +155,6 @@ def rows_between(plan: Plan, first: int, end: int) -> pa.RecordBatch:
     numbers = np.arange(first, end, dtype=np.int64)
     arrays: list[pa.Array[Any]] = [made.make(numbers) for made in plan.generators]
     return pa.RecordBatch.from_arrays([*arrays, pa.array(numbers)], names=[*(c.name for c in plan.columns), SEQ])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _now_ms() -> int:

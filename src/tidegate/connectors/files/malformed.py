@@ -7,10 +7,9 @@ malformed rows pay for that.
 
 from __future__ import annotations
 
-import re
-
 from tidegate.catalog.schema import Schema
 from tidegate.connectors.files.options import ReadOptions
+from tidegate.connectors.quoting import identifier, literal
 
 CORRUPT = "__corrupt"
 
@@ -22,16 +21,18 @@ def error_text(columns: Schema, options: ReadOptions) -> str:
     columns a query happens to use.
     """
     texts = _texts(columns, options)
-    whole = _quoted(f"not a row of ({', '.join(f'{c.name} {c.type.upper()}' for c in columns)})")
+    whole = literal(f"not a row of ({', '.join(f'{c.name} {c.type.upper()}' for c in columns)})")
     culprits = [_culprit(c.name, c.type, texts) for c in columns]
     shape = _wrong_shape(columns, options, texts)
-    return f"CASE WHEN {_name(CORRUPT)} IS NULL THEN NULL {shape} ELSE coalesce({', '.join([*culprits, whole])}) END"
+    return (
+        f"CASE WHEN {identifier(CORRUPT)} IS NULL THEN NULL {shape} ELSE coalesce({', '.join([*culprits, whole])}) END"
+    )
 
 
 def missing_text(columns: Schema) -> str | None:
     """An expression: the first NULL in a column that is NOT NULL, or None if every column may be NULL."""
     cases = [
-        f"WHEN {_name(c.name)} IS NULL THEN {_quoted(f'{c.name} is NULL, but the column is NOT NULL')}"
+        f"WHEN {identifier(c.name)} IS NULL THEN {literal(f'{c.name} is NULL, but the column is NOT NULL')}"
         for c in columns
         if not c.nullable
     ]
@@ -40,37 +41,28 @@ def missing_text(columns: Schema) -> str | None:
 
 def row_text(columns: Schema) -> str:
     """An expression: the row as JSON."""
-    return f"to_json(struct({', '.join(_name(c.name) for c in columns)}))"
+    return f"to_json(struct({', '.join(identifier(c.name) for c in columns)}))"
 
 
 def _texts(columns: Schema, options: ReadOptions) -> str:
-    schema = ", ".join(f"{_name(c.name)} STRING" for c in columns) + f", {_name(CORRUPT)} STRING"
+    schema = ", ".join(f"{identifier(c.name)} STRING" for c in columns) + f", {identifier(CORRUPT)} STRING"
     function = "from_csv" if options.format == "csv" else "from_json"
     settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if options.format == "csv":
         settings |= {"sep": options.delimiter, "quote": options.quote, "escape": options.escape}
-    pairs = ", ".join(f"{_quoted(key)}, {_quoted(value)}" for key, value in settings.items())
-    return f"{function}({_name(CORRUPT)}, {_quoted(schema)}, map({pairs}))"
+    pairs = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in settings.items())
+    return f"{function}({identifier(CORRUPT)}, {literal(schema)}, map({pairs}))"
 
 
 def _wrong_shape(columns: Schema, options: ReadOptions, texts: str) -> str:
     """As text every column can be read, so what still fails has the wrong number of fields or is not JSON at all."""
     says = f"expected {len(columns)} fields" if options.format == "csv" else "not a JSON object"
-    return f"WHEN {texts}.{_name(CORRUPT)} IS NOT NULL THEN {_quoted(says)}"
+    return f"WHEN {texts}.{identifier(CORRUPT)} IS NOT NULL THEN {literal(says)}"
 
 
 def _culprit(name: str, type_: str, texts: str) -> str:
-    text = f"{texts}.{_name(name)}"
+    text = f"{texts}.{identifier(name)}"
     says = (
-        f"concat({_quoted(name + ': ')}, chr(39), left({text}, 80), chr(39), {_quoted(' is not a ' + type_.upper())})"
+        f"concat({literal(name + ': ')}, chr(39), left({text}, 80), chr(39), {literal(' is not a ' + type_.upper())})"
     )
-    return f"CASE WHEN {_name(name)} IS NULL AND {text} IS NOT NULL THEN {says} END"
-
-
-def _name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _quoted(text: str) -> str:
-    """A string literal of Spark SQL."""
-    return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
+    return f"CASE WHEN {identifier(name)} IS NULL AND {text} IS NOT NULL THEN {says} END"

@@ -17,6 +17,7 @@ from tidegate.connectors.files.malformed import CORRUPT, error_text, missing_tex
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.connectors.files.positions import consumed
 from tidegate.connectors.options import Bag
+from tidegate.connectors.quoting import identifier, literal
 from tidegate.errors import Error, make
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ class FilesSource:
             spark.conf.set(*_ALLOW_ROW_NUMBERS)
         frame = self._reader(spark).load(self.options.folder)
         if context.start is not None and context.start["files"]:
-            frame = frame.where(~F.col("_metadata.file_path").isin(context.start["files"]))
-        columns = [frame[_quoted(name)] for name in names(self.spec.columns)]
+            read = ", ".join(literal(path) for path in context.start["files"])
+            frame = frame.where(f"_metadata.file_path NOT IN ({read})")
+        columns = [frame[identifier(name)] for name in names(self.spec.columns)]
         error, raw = self._error_columns()
         return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
 
@@ -151,7 +153,3 @@ class FilesSource:
             row_of_task = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
             row = F.col("_metadata.file_block_start") + row_of_task
         return written * F.lit(1 << 22) + row
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
