@@ -147,10 +147,11 @@ class Database:
         """Waits until the pipeline stops, or for so many seconds; whether it still runs. Raises what ended it."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.running_now and (deadline is None or time.monotonic() < deadline):
+            left = 0.1 if deadline is None else max(0.0, min(0.1, deadline - time.monotonic()))
             with self.log.arrived:
-                self.log.arrived.wait(0.1 if deadline is None else max(0.0, min(0.1, deadline - time.monotonic())))
-        if self._engine is not None:
-            self._engine.check()
+                self.log.arrived.wait(left)
+            self._alive()
+        self._alive()
         return self.running_now
 
     @property

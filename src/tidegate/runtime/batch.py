@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
+from tidegate.catalog.schema import Schema, names
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.values import coerce
 
@@ -27,12 +29,12 @@ class Batch:
     def insert(self, relation: str, rows: Any) -> None:
         """Adds rows: dicts, tuples, Arrow, Polars or pandas."""
         target = self._fed(relation)
-        self._parts.append((target.name, coerce(rows, target.columns), 1))
+        self._parts.append((target.name, coerce(rows, _with_null_keys(target.columns, target.primary_key)), 1))
 
     def delete(self, relation: str, rows: Any) -> None:
         """Takes rows away: whole rows of a bag; of a keyed table the key columns decide."""
         target = self._deletable(relation)
-        columns = target.columns if not target.primary_key else _nullable_but(target)
+        columns = _with_null_keys(target.columns, names(target.columns) if target.primary_key else ())
         self._parts.append((target.name, coerce(rows, columns), -1))
 
     def tombstone(self, relation: str, keys: Sequence[Any]) -> None:
@@ -43,7 +45,8 @@ class Batch:
                 "NOT_SUPPORTED", message=f"{target.name} has no primary key, so a row cannot be deleted by its key"
             )
         rows = [dict(zip(target.primary_key, key, strict=True)) for key in keys]
-        self._parts.append((target.name, coerce(rows, _nullable_but(target)), -1))
+        columns = _with_null_keys(target.columns, names(target.columns))
+        self._parts.append((target.name, coerce(rows, columns), -1))
 
     def advance(self, column: str, value: Any) -> None:
         """Moves the frontier of `relation.column` with this batch."""
@@ -98,10 +101,7 @@ class Batch:
         return relation
 
 
-def _nullable_but(relation: Relation) -> tuple[Any, ...]:
-    """The columns of a delete: those that are not of the key may be left out."""
-    from dataclasses import replace
-
-    return tuple(
-        column if column.name in relation.primary_key else replace(column, nullable=True) for column in relation.columns
-    )
+def _with_null_keys(columns: Schema, free: tuple[str, ...]) -> Schema:
+    """Columns of which some may be NULL whatever was declared: a row without a key is refused by its table, on record
+    in `system.errors`, not by the call; and a delete needs no more than its key."""
+    return tuple(replace(column, nullable=True) if column.name in free else column for column in columns)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -39,6 +38,8 @@ from tidegate.spark.recorder import Recorder, StopRequested
 from tidegate.spark.types import arrow_schema
 
 SETTINGS_FILE = "pipeline.json"
+SLOW_WORKER = "worker failed to connect back"
+STARTS = 4
 
 
 class Pipeline:
@@ -52,6 +53,8 @@ class Pipeline:
         self._query: StreamingQuery | None = None
         self._recorder: Recorder | None = None
         self._running: Wanted | None = None
+        self._launched: tuple[Generation, Wanted, int | None] | None = None
+        self._starts = 0
         self._clock_lock = threading.Lock()
         spark.dataSource.register(Feed)
         spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
@@ -93,9 +96,13 @@ class Pipeline:
 
     def idle(self, timeout: float | None = None) -> None:
         """Waits until everything that was given is processed."""
-        assert self._query is not None
-        with self._failures():
-            self._query.processAllAvailable()
+        for attempt in range(STARTS):
+            assert self._query is not None
+            try:
+                self._query.processAllAvailable()
+                return
+            except StreamingQueryException as failure:
+                self._failed(failure, last=attempt == STARTS - 1)
 
     def progress(self) -> list[StreamingQueryProgress]:
         """Spark's own reports of the recent micro-batches."""
@@ -103,11 +110,12 @@ class Pipeline:
 
     def check(self) -> None:
         """Raises what ended the query, if something did."""
-        if self._query is not None and not self._query.isActive:
-            with self._failures():
-                failure = self._query.exception()
-                if failure is not None:
-                    raise failure
+        if self._query is None or self._query.isActive:
+            return
+        failure = self._query.exception()
+        if failure is not None:
+            self._starts += 1
+            self._failed(failure, last=self._starts >= STARTS)
 
     def stop(self) -> None:
         """Ends the query between two steps where it can, so that what is logged is also committed."""
@@ -268,7 +276,7 @@ class Pipeline:
             .option("checkpointLocation", str(self.generations.checkpoint(generation.number)))
             .start()
         )
-        self._recorder, self._running = recorder, wanted
+        self._recorder, self._running, self._launched = recorder, wanted, (generation, wanted, last_batch)
 
     def _stepped(self, step: int) -> None:
         self.after_step(step)
@@ -304,14 +312,24 @@ class Pipeline:
         )
         return lowering.pack_feed(frame, producers)
 
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except StreamingQueryException as failure:
-            if StopRequested.__name__ in str(failure):
-                return
-            raise errors.make("PIPELINE_FAILED", reason=_reason(str(failure)), log=str(self.folder.log)) from failure
+    def _failed(self, failure: StreamingQueryException, last: bool) -> None:
+        """What to do about a query that ended: nothing if it was told to; if a Python worker did not come up in the
+        time Spark gives it (a machine under load), it is started again, which changes nothing; else say why."""
+        text = str(failure)
+        if StopRequested.__name__ in text:
+            return
+        if SLOW_WORKER in text and not last and self._launched is not None:
+            self._launch(*self._launched)
+            return
+        raise self._explained(text) from failure
+
+    def _explained(self, text: str) -> errors.Error:
+        wanted = self._launched[1] if self._launched else None
+        for source in wanted.sources.values() if wanted else ():
+            known = source.failure(text)
+            if known is not None:
+                return known
+        return errors.make("PIPELINE_FAILED", reason=_reason(text), log=str(self.folder.log))
 
 
 def _reason(text: str) -> str:
