@@ -13,6 +13,7 @@ from tests.plans.workbench import RELATIONS, apply
 from tidegate import bind, circuit
 from tidegate.catalog import Catalog
 from tidegate.circuit.model import Circuit, Output
+from tidegate.errors import Error
 from tidegate.kernels.specs import AggregateSpec, TableSpec
 
 if TYPE_CHECKING:
@@ -164,3 +165,36 @@ def test_ids_are_the_same_in_every_process() -> None:
     }
     assert len(answers) == 1
     assert len(answers.pop().strip()) == 12
+
+
+def test_views_are_bound_anew_when_what_they_read_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
+    catalog = apply(
+        """
+        CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS n FROM bids GROUP BY item;
+        CREATE MATERIALIZED VIEW b AS SELECT item, n + 1 AS m FROM a;
+        """,
+        base,
+        analyzer,
+    )
+    assert bind.rebound(catalog, analyzer) == catalog
+    assert catalog.get("b").key == ("item",)
+    replaced = apply("CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT item, price AS n FROM bids;", catalog, analyzer)
+    assert (bind.rebound(replaced, analyzer).get("b").key, bind.rebound(replaced, analyzer).get("b").changes) == (
+        None,
+        "append",
+    )
+
+
+def test_a_view_that_lost_its_key_is_refused(base: Catalog, analyzer: bind.Analyzer) -> None:
+    catalog = apply(
+        """
+        CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS n FROM bids GROUP BY item;
+        CREATE MATERIALIZED VIEW b AS SELECT item, n + 1 AS m FROM a EMIT ON UPDATE;
+        """,
+        base,
+        analyzer,
+    )
+    replaced = apply("CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT item, price AS n FROM bids;", catalog, analyzer)
+    with pytest.raises(Error) as caught:
+        bind.rebound(replaced, analyzer)
+    assert caught.value.code == "EMIT_NEEDS_KEY"

@@ -79,6 +79,16 @@ def test_a_view_cannot_come_to_read_itself(catalog: Catalog) -> None:
         catalog.replace(view("v", "w"))
 
 
+def test_a_new_definition_cannot_read_the_old_one(catalog: Catalog) -> None:
+    with pytest.raises(Error, match="w cannot read itself"):
+        catalog.replace(view("w", "w"))
+
+
+def test_upstream_is_everything_below_once(catalog: Catalog) -> None:
+    diamond = catalog.create(view("y", "w", "x"))
+    assert [relation.name for relation in diamond.upstream(diamond.get("y"))] == ["w", "x", "v", "T"]
+
+
 def test_system_relations_stay(catalog: Catalog) -> None:
     with pytest.raises(Error, match="belongs to every database"):
         catalog.drop("system.errors")

@@ -4,7 +4,7 @@ from tidegate.bind.adhoc import BoundSelect, bind_select, temp_name
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.explain import explain_query, explain_relation
 from tidegate.bind.relation import bind_relation, bind_sink
-from tidegate.bind.view import BoundView, bind_view, definition, relation_rows, view_entry
+from tidegate.bind.view import BoundView, bind_view, definition, rebound, relation_rows, view_entry
 
 __all__ = [
     "Analyzer",
@@ -17,6 +17,7 @@ __all__ = [
     "definition",
     "explain_query",
     "explain_relation",
+    "rebound",
     "relation_rows",
     "temp_name",
     "view_entry",

@@ -99,13 +99,25 @@ def bind_definition(
     )
 
 
+def rebound(catalog: Catalog, analyzer: Analyzer) -> Catalog:
+    """The catalog with all views bound anew: what is known of them may change with what they read. An error if a view
+    can no longer be maintained, such as one that is updated by a key that is gone."""
+    fresh = Catalog()
+    for relation in catalog:
+        statement = parse(relation.sql).statements[0] if relation.kind == "view" else None
+        if isinstance(statement, CreateView):
+            relation = view_entry(statement, definition(relation, catalog, analyzer))
+        fresh = fresh.create(relation)
+    return fresh
+
+
 _definitions: OrderedDict[object, BoundView] = OrderedDict()
 _REMEMBERED = 1000
 
 
 def definition(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> BoundView:
     """A view of the catalog, bound from its SQL. Remembered as long as nothing it reads changes."""
-    key = (relation, tuple(_upstream(relation, catalog)))
+    key = (relation, catalog.upstream(relation))
     found = _definitions.get(key)
     if found is None:
         statement = parse(relation.sql).statements[0]
@@ -126,14 +138,6 @@ def view_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound
 def relation_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
     """The rows of any relation that can be read."""
     return bind_rows(relation, Context(catalog, analyzer, lambda view: view_rows(view, catalog, analyzer)))
-
-
-def _upstream(relation: Relation, catalog: Catalog) -> list[Relation]:
-    found: list[Relation] = []
-    for name in relation.dependencies:
-        below = catalog.get(name)
-        found += [below, *_upstream(below, catalog)]
-    return found
 
 
 def _named(name: str, bound: Bound, aliases: tuple[Name, ...]) -> Bound:

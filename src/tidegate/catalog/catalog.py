@@ -56,6 +56,17 @@ class Catalog:
         """What a relation reads directly."""
         return tuple(self.get(name) for name in relation.dependencies)
 
+    def upstream(self, relation: Relation) -> tuple[Relation, ...]:
+        """What a relation reads, directly or not, each once, nearest first."""
+        found: dict[str, Relation] = {}
+        waiting = list(self.reads(relation))
+        while waiting:
+            below = waiting.pop(0)
+            if below.name not in found:
+                found[below.name] = below
+                waiting += self.reads(below)
+        return tuple(found.values())
+
     def dependents(self, name: str) -> tuple[Relation, ...]:
         """What reads a relation directly."""
         folded = name.casefold()
@@ -86,6 +97,7 @@ class Catalog:
         if existing is None:
             return self.create(relation, span)
         self._refuse_system(existing, span)
+        self._refuse_cycle(relation, span)
         self._refuse_replacement(existing, relation, span)
         others = tuple(each for each in self.relations if each is not existing)
         below = {each.name for each in self.downstream(existing.name)}
@@ -108,10 +120,7 @@ class Catalog:
 
     def _refuse_replacement(self, old: Relation, new: Relation, span: Span | None) -> None:
         dependents = self.dependents(old.name)
-        if not dependents:
-            return
-        if old.columns == new.columns and old.kind == new.kind:
-            self._refuse_cycle(new, span)
+        if not dependents or (old.columns == new.columns and old.kind == new.kind):
             return
         raise make(
             "HAS_DEPENDENTS",
@@ -125,7 +134,9 @@ class Catalog:
         below = {each.name.casefold() for each in self.downstream(new.name)}
         loop = [name for name in new.dependencies if name.casefold() in below or name.casefold() == new.name.casefold()]
         if loop:
-            raise make("NOT_SUPPORTED", message=f"{new.name} cannot read {loop[0]}, which reads it", span=span)
+            other = "itself" if loop[0].casefold() == new.name.casefold() else f"{loop[0]}, which reads it"
+            hint = "give the new view another name"
+            raise make("NOT_SUPPORTED", message=f"{new.name} cannot read {other}", hint=hint, span=span)
 
     def _suggestion(self, name: str) -> str | None:
         known = SYSTEM if name.casefold().startswith(PREFIX) else self.relations
