@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.kernels.state import CACHE, chunks, compaction
+from tidegate.kernels.state import CACHE, compaction
 
 
 @pytest.fixture(scope="module")
 def tiny_chunks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (chunks, compaction):
-            patch.setattr(module, "CHUNK_ROWS", 4)
+        patch.setattr(compaction, "LEAST_CHUNK", 4)
+        patch.setattr(compaction, "LARGEST_CHUNK", 6)
         patch.setattr(compaction, "LEAST_ABOVE", 2)
         patch.setattr(compaction, "SMALL_RUN", 2)
         patch.setattr(compaction, "LARGEST_RUN", 16)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from tidegate.kernels.aggregates.bags import all_entries
-from tidegate.kernels.aggregates.partial import Partial
+from tidegate.kernels.aggregates.exact import Reals
+from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import WEIGHT, Clock, Delta, State
 from tidegate.kernels.specs import AggregateSpec
 
 
@@ -30,10 +32,10 @@ class Aggregate:
         begins = first and self._plan.spec.scalar
         if (rows is None or rows.is_empty()) and not begins:
             return Delta()
-        groups, entries = self._partial.parts(self._plan.empty_input() if rows is None or rows.is_empty() else rows)
-        if begins and groups.is_empty():
-            groups = _zero(groups)
-        return Delta(GroupStep(self._plan, groups, entries, clock, state).changes())
+        parts = self._partial.parts(self._plan.empty_input() if rows is None or rows.is_empty() else rows)
+        if begins and parts.groups.is_empty():
+            parts = _zero(parts)
+        return Delta(GroupStep(self._plan, parts, clock, state).changes())
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.stored("groups", self._plan.spec.keys)
@@ -44,9 +46,8 @@ class Aggregate:
         return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
 
 
-def _zero(groups: pl.DataFrame) -> pl.DataFrame:
+def _zero(parts: Parts) -> Parts:
     """The one group of a global aggregate, without rows."""
-    values: dict[str, list[object]] = {
-        name: [[]] if isinstance(t, pl.List) else [0] for name, t in groups.schema.items()
-    }
-    return pl.DataFrame({**values, HASH: [0]}, schema=groups.schema)
+    nothing = np.empty(0, dtype=np.int64)
+    groups = pl.DataFrame({name: [0] for name in parts.groups.columns}, schema=parts.groups.schema)
+    return Parts(groups, dict.fromkeys(parts.reals, Reals(1, nothing, nothing, nothing)), parts.entries)

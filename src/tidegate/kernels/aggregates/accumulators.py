@@ -75,6 +75,11 @@ class Real:
     factors: tuple[str, ...]
     present: tuple[str, ...]
 
+    @property
+    def parts(self) -> int:
+        """How many doubles a row contributes."""
+        return len(self.factors)
+
     def pieces(self, rows: pl.DataFrame) -> list[Floats]:
         """Doubles whose sum is what each row contributes (0 where a value is missing)."""
         first, *others = (doubles(rows[name]) for name in self.factors)

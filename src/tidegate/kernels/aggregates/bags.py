@@ -18,8 +18,8 @@ from tidegate.kernels.frames import aligned, numbered, types_of
 from tidegate.kernels.state.merge import equal
 from tidegate.kernels.state.search import Mask, Places
 
-_FIRST = ("first_step", "first_place")
-_LAST = ("last_step", "last_place")
+_FIRST = ("__first_step", "__first_place")
+_LAST = ("__last_step", "__last_place")
 _ARRIVAL = dict.fromkeys([*_FIRST, *_LAST], pl.Int64())
 
 
@@ -128,13 +128,16 @@ class StoredBag:
         weight = (self._before[WEIGHT] + self._changed[WEIGHT]).alias(WEIGHT)
         if not self._values.arrival:
             return pl.DataFrame([weight])
-        stays, fresh = self._before[WEIGHT] > 0, self._changed["last_place"].is_not_null()
+        stays, fresh = self._before[WEIGHT] > 0, self._changed["__last_place"].is_not_null()
         now = pl.repeat(clock.step, len(weight), dtype=pl.Int64, eager=True)
         first = (
-            self._before["first_step"].zip_with(stays, now),
-            _either(self._before, self._changed, "first_place", stays),
+            self._before["__first_step"].zip_with(stays, now),
+            _either(self._before, self._changed, "__first_place", stays),
         )
-        last = now.zip_with(fresh, self._before["last_step"]), _either(self._changed, self._before, "last_place", fresh)
+        last = (
+            now.zip_with(fresh, self._before["__last_step"]),
+            _either(self._changed, self._before, "__last_place", fresh),
+        )
         columns = [series.alias(name) for series, name in zip((*first, *last), _ARRIVAL, strict=True)]
         return pl.DataFrame([weight, *columns])
 
@@ -169,5 +172,5 @@ def _netted(entries: pl.DataFrame, columns: Sequence[str], hash: str) -> pl.Data
     """Entries of one value at several places of arrival as one, with the first and the last place where it came."""
     came = pl.col(SEQ).filter(pl.col(WEIGHT) > 0).cast(pl.Int64)
     return entries.group_by(columns).agg(
-        pl.col(WEIGHT).sum(), pl.col(hash).first(), came.min().alias("first_place"), came.max().alias("last_place")
+        pl.col(WEIGHT).sum(), pl.col(hash).first(), came.min().alias("__first_place"), came.max().alias("__last_place")
     )

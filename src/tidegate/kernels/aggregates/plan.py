@@ -75,16 +75,16 @@ class Plan:
         """The columns in which a slot's sums are kept."""
         accumulator = self.slots[number].accumulator
         if isinstance(accumulator, Real):
-            return {f"s{number}_i": pl.List(pl.Int64()), f"s{number}_v": pl.List(pl.Int64())}
-        return {f"s{number}_{part}": pl.Int64() for part in range(accumulator.width)}
+            return {f"__s{number}_i": pl.List(pl.Int64()), f"__s{number}_v": pl.List(pl.Int64())}
+        return {f"__s{number}_{part}": pl.Int64() for part in range(accumulator.width)}
 
     def pick_types(self, number: int) -> dict[str, pl.DataType]:
         """The columns in which a best entry is kept: whether there is one, and what its order looks at."""
         plain = {STEP: pl.Int64(), PLACE: pl.Int64()}
         columns = self.picks[number].columns
         return {
-            f"p{number}": pl.Boolean(),
-            **{f"p{number}_{name}": plain.get(name) or self.types[name] for name in columns},
+            f"__p{number}": pl.Boolean(),
+            **{f"__p{number}_{name}": plain.get(name) or self.types[name] for name in columns},
         }
 
     @property

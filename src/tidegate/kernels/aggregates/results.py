@@ -27,7 +27,7 @@ def _result(plan: Plan, made: Function, uses: list[int], kept: pl.DataFrame, ent
         case Sums():
             return made.result(*(_read(plan, number, kept) for number in uses))
         case Best():
-            return kept[f"p{uses[0]}_{made.shown}"]
+            return kept[f"__p{uses[0]}_{made.shown}"]
         case Bag():
             return made.result(entries(uses[0]).sort(GROUP, *made.call.args), kept.height)
     raise TypeError(f"{type(made).__name__} is no known kind of aggregate function")

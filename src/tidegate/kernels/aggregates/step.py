@@ -7,6 +7,7 @@ import polars as pl
 
 from tidegate.kernels.aggregates.accumulators import Real
 from tidegate.kernels.aggregates.bags import PassingBag, StoredBag
+from tidegate.kernels.aggregates.partial import Parts
 from tidegate.kernels.aggregates.picks import picked
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
@@ -18,16 +19,14 @@ from tidegate.kernels.state.search import Mask
 
 
 class GroupStep:
-    """`groups` are the touched groups with the sums the step brings, `entries` the changes of their values. What is
-    kept of each group is in `old` and `new`, row by row."""
+    """What is kept of each touched group is in `old` and `new`, row by row."""
 
-    def __init__(
-        self, plan: Plan, groups: pl.DataFrame, entries: list[pl.DataFrame], clock: Clock, state: State
-    ) -> None:
-        self._plan, self._groups, self._keys = plan, groups, list(plan.spec.keys)
-        types = {**types_of(groups, self._keys), **plan.group_types()}
+    def __init__(self, plan: Plan, parts: Parts, clock: Clock, state: State) -> None:
+        self._plan, self._keys = plan, list(plan.spec.keys)
+        self._groups, self._reals = parts.groups, parts.reals
+        types = {**types_of(parts.groups, self._keys), **plan.group_types()}
         self._table = state.table("groups", types, self._keys)
-        self._bags = [self._bag(number, rows, clock, state) for number, rows in enumerate(entries)]
+        self._bags = [self._bag(number, rows, clock, state) for number, rows in enumerate(parts.entries)]
         self._stored, self._old = self._before()
         self._new = self._after()
 
@@ -54,7 +53,7 @@ class GroupStep:
         stored = np.zeros(self._groups.height, dtype=np.bool_)
         stored[places] = True
         kept = aligned(self._groups.height, places, found.select(*self._plan.group_types()))
-        flags = [f"p{number}" for number in range(len(self._plan.picks))]
+        flags = [f"__p{number}" for number in range(len(self._plan.picks))]
         return stored, kept.with_columns(pl.col(self._plan.counters).fill_null(0), pl.col(flags).fill_null(False))
 
     def _after(self) -> pl.DataFrame:
@@ -62,11 +61,11 @@ class GroupStep:
         for number, slot in enumerate(self._plan.slots):
             toggled = None if slot.values is None else self._stored_bag(slot.values).toggled()
             if isinstance(slot.accumulator, Real):
-                columns += exact_sums(f"s{number}", slot.accumulator, self._old, self._groups, toggled)
+                columns += exact_sums(f"__s{number}", slot.accumulator, self._old, self._reals.get(number), toggled)
             else:
-                columns += whole_sums(f"s{number}", slot.accumulator, self._old, self._groups, toggled)
+                columns += whole_sums(f"__s{number}", slot.accumulator, self._old, self._groups, toggled)
         for number, pick in enumerate(self._plan.picks):
-            columns += picked(f"p{number}", pick, self._old, self._bags[pick.values]).get_columns()
+            columns += picked(f"__p{number}", pick, self._old, self._bags[pick.values]).get_columns()
         return pl.DataFrame(columns)
 
     def _stored_bag(self, number: int) -> StoredBag:

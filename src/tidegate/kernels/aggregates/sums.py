@@ -30,13 +30,13 @@ def whole_sums(
 
 
 def exact_sums(
-    name: str, real: Real, old: pl.DataFrame, groups: pl.DataFrame, toggled: pl.DataFrame | None
+    name: str, real: Real, old: pl.DataFrame, brought: Reals | None, toggled: pl.DataFrame | None
 ) -> list[pl.Series]:
-    """The two list columns of an exact sum."""
+    """The two list columns of an exact sum: with what is `brought`, or what the distinct values that toggle bring."""
     index, value = f"{name}_i", f"{name}_v"
     before = Reals.read(old[index], old[value])
-    change = Reals.read(groups[index], groups[value]) if toggled is None else _exact(real, toggled, old.height)
-    limbs = [np.concatenate(pair) for pair in zip(_arrays(before), _arrays(change), strict=True)]
+    changes = [change for change in (brought, None if toggled is None else _exact(real, toggled, old.height)) if change]
+    limbs = [np.concatenate(arrays) for arrays in zip(*map(_arrays, [before, *changes]), strict=True)]
     indices, values = Reals.summed(old.height, *limbs).columns()
     return [indices.alias(index), values.alias(value)]
 

@@ -69,7 +69,7 @@ class Bits(Bag):
     def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
         odd = pl.col(WEIGHT) % 2 == 1 if self.counted and not self.call.distinct else pl.lit(True)
         results: list[int | None] = [None] * groups
-        for group, value, counts in entries.select(GROUP, self.call.args[0], odd.alias("odd")).iter_rows():
+        for group, value, counts in entries.select(GROUP, self.call.args[0], odd.alias("__odd")).iter_rows():
             results[group] = self._with(results[group], value if counts else 0)
         return pl.Series(results, dtype=self.type)
 

@@ -16,8 +16,7 @@ from tidegate.kernels.api import HASH, Segments
 from tidegate.kernels.state.cache import ChunkCache, Decoded, Hashes
 from tidegate.kernels.state.search import Places, Position, first_after
 
-CHUNK_ROWS = 16_384
-CHUNK_BYTES = 1 << 21
+CHUNK_BYTES = 4 << 20
 ID_BYTES = 12
 
 
@@ -96,12 +95,12 @@ class Chunks:
             self._cache.put(chunk.id, found)
         return found
 
-    def cut(self, frame: pl.DataFrame, within: str | None) -> Sorted:
-        """Sorted rows as chunks of bounded size."""
+    def cut(self, frame: pl.DataFrame, within: str | None, most: int) -> Sorted:
+        """Sorted rows as chunks of at most about `most` rows."""
         if frame.is_empty():
             return Sorted()
         whole = decoded(frame.rechunk(), within)
-        return Sorted(tuple(self._add(decoded(part, within)) for part in _parts(whole)))
+        return Sorted(tuple(self._add(decoded(part, within)) for part in _parts(whole, most)))
 
     def flush(self, kept: Iterable[Chunk], gone: Iterable[Chunk]) -> None:
         """Stores the new chunks among `kept` and removes those `gone`."""
@@ -112,6 +111,7 @@ class Chunks:
                 self._cache.put(chunk.id, rows)
         for chunk in gone:
             self._segments.delete(chunk.name)
+            self._cache.drop(chunk.id)
         self._new.clear()
 
     def _add(self, rows: Decoded) -> Chunk:
@@ -147,10 +147,10 @@ def _position(rows: Decoded, row: int) -> Position:
     return int(rows.hashes[row]), 0 if rows.within is None else int(rows.within[row])
 
 
-def _parts(rows: Decoded) -> Iterator[pl.DataFrame]:
+def _parts(rows: Decoded, most: int) -> Iterator[pl.DataFrame]:
     """The rows in parts of about equal size that part no position."""
     total = rows.frame.height
-    count = max(-(-total // CHUNK_ROWS), -(-rows.size // CHUNK_BYTES))
+    count = max(-(-total // most), -(-rows.size // CHUNK_BYTES))
     wanted = [total * part // count for part in range(1, count)]
     cuts = sorted({_not_inside(rows, cut) for cut in wanted} | {0, total})
     for start, end in pairwise(cuts):

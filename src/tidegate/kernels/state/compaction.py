@@ -12,14 +12,16 @@ from dataclasses import replace
 
 import polars as pl
 
-from tidegate.kernels.state.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunks, Sorted
+from tidegate.kernels.state.chunks import CHUNK_BYTES, Chunks, Sorted
 from tidegate.kernels.state.layout import Layout, Run
 from tidegate.kernels.state.merge import DEAD, newest
 from tidegate.kernels.state.search import LOWEST
 from tidegate.kernels.state.table import RunTable
 
-LEAST_ABOVE = CHUNK_ROWS // 2
+LEAST_CHUNK, LARGEST_CHUNK = 16_384, 65_536
+LEAST_ABOVE = LEAST_CHUNK // 2
 BASE_TO_RUNS = 8
+CHUNKS = 16
 TIER = 4
 SMALL_RUN = 1024
 LARGEST_RUN = 65_536
@@ -55,7 +57,11 @@ class _Compaction:
         return Run(self._cut(rows), self._layout.cycle, self._layout.cursor, rows.height)
 
     def _cut(self, rows: pl.DataFrame) -> Sorted:
-        return self._chunks.cut(rows, self._table.within)
+        return self._chunks.cut(rows, self._table.within, self._chunk_rows())
+
+    def _chunk_rows(self) -> int:
+        """How many rows a chunk should have: more in a large table, so that a step need not look into many chunks."""
+        return min(max(self._layout.base.rows // CHUNKS, LEAST_CHUNK), LARGEST_CHUNK)
 
     def _newest(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         return newest(frames, self._table.ident, self._table.within)
@@ -69,7 +75,7 @@ class _Compaction:
         """Rewrites the base's next chunk (and more, where little is left of it) with what the runs have for it."""
         layout = self._layout
         low = layout.cursor
-        first, last = _next_chunks(layout)
+        first, last = _next_chunks(layout, self._chunk_rows())
         chunks = layout.base.chunks
         high = chunks[last].low if last < len(chunks) else None
         pieces = [self._table.slice(run.rows, run, low, high) for run in layout.runs]
@@ -115,11 +121,11 @@ def _rank(rows: int) -> int:
     return 0 if rows < SMALL_RUN else 1 + int(math.log(rows / SMALL_RUN, TIER))
 
 
-def _next_chunks(layout: Layout) -> tuple[int, int]:
+def _next_chunks(layout: Layout, most: int) -> tuple[int, int]:
     """Which chunks of the base (from, up to) are folded next: one, or several small ones."""
     chunks = layout.base.chunks
     first = next(number for number, chunk in enumerate(chunks) if layout.cursor == LOWEST or chunk.low >= layout.cursor)
     last, rows, size = first, 0, 0
-    while last < len(chunks) and rows < CHUNK_ROWS // 2 and size < CHUNK_BYTES // 2:
+    while last < len(chunks) and rows < most // 2 and size < CHUNK_BYTES // 2:
         rows, size, last = rows + chunks[last].rows, size + chunks[last].size, last + 1
     return first, last

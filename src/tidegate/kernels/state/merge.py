@@ -17,8 +17,9 @@ DEAD = "__dead"
 
 def newest(frames: Sequence[pl.DataFrame], ident: Sequence[str], within: str | None) -> pl.DataFrame:
     """The rows of `frames` (newest frame first) in order of position, one per identity."""
-    rows = pl.concat(frames) if len(frames) > 1 else frames[0]
-    rows = rows[_order(rows, within)]
+    rows = pl.concat([frame for frame in frames if len(frame)] or frames[:1])
+    order = _order(rows, within)
+    rows = rows if _is_sorted(order) else rows[order]
     again = _repeats(rows, within)
     if not again.any():
         return rows
@@ -45,6 +46,10 @@ def sort_order(hashes: Hashes, within: Hashes | None) -> np.ndarray[tuple[int], 
 
 def _order(rows: pl.DataFrame, within: str | None) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     return sort_order(rows[HASH].to_numpy(), None if within is None else rows[within].to_numpy())
+
+
+def _is_sorted(order: np.ndarray[tuple[int], np.dtype[np.intp]]) -> bool:
+    return bool((order[1:] > order[:-1]).all())
 
 
 def _repeats(rows: pl.DataFrame, within: str | None) -> Mask:

@@ -43,6 +43,7 @@ class RunTable:
     def match(self, keys: pl.DataFrame) -> tuple[Places, pl.DataFrame]:
         """The stored rows that belong to rows of `keys`, and for each the number of the key it belongs to."""
         hashes, within = self._filed(keys)
+        keys = keys.select(HASH, *self.ident)
         order = sort_order(hashes, within)
         hashes, within = hashes[order], None if within is None else within[order]
         missing = np.ones(keys.height, dtype=np.bool_)
