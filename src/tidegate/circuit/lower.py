@@ -33,6 +33,7 @@ class Lowering:
         self._begun = {name.casefold(): step for name, step in begun.items()}
         self._known: dict[tuple[int, Node], Branches] = {}
         self._since = 0
+        self._sources: set[str] = set()
 
     def rows(self, relation: str, plan: Node) -> Branches:
         """The branches of a relation's plan."""
@@ -56,6 +57,8 @@ class Lowering:
     def _(self, node: logical.Scan) -> Branches:
         relation = node.relation
         given = self.inputs.setdefault(relation.name, Input(relation.name, relation.columns))
+        if relation.kind == "source":
+            self._sources.add(given.producer)
         rows = (Branch(given.producer, (), relation.columns),)
         if not node.stored:
             return rows
@@ -120,8 +123,8 @@ class Lowering:
         return Port(self.branches(node), node.schema, key)
 
     def _op(self, spec: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int | None = None) -> Branches:
-        from_input = any(branch.producer not in self.ops for branch in _all(ports))
-        begins = since if since is not None else self._since if from_input else 0
+        from_source = any(branch.producer in self._sources for branch in _all(ports))
+        begins = since if since is not None else self._since if from_source else 0
         identity = op_id(spec, ports, columns, begins)
         if identity not in self.ops:
             level = 1 + max(self._level(branch.producer) for branch in _all(ports))

@@ -1,20 +1,7 @@
 """The logical plan: nodes, walking, printing."""
 
-from tidegate.plan.nodes import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Item,
-    Node,
-    Project,
-    Rank,
-    Scan,
-    SetOp,
-    TopN,
-    UnionAll,
-    View,
-    kept,
-)
+from tidegate.plan.leaves import Node, Scan, View
+from tidegate.plan.nodes import Aggregate, Distinct, Filter, Item, Project, Rank, SetOp, TopN, UnionAll, kept
 from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
 from tidegate.plan.walk import rewrite_up, walk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.plan.labels import label
-from tidegate.plan.nodes import Node
+from tidegate.plan.leaves import Node
 from tidegate.traits import Traits
 from tidegate.traits.state import NONE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tidegate.plan import nodes
-from tidegate.plan.nodes import Node
+from tidegate.plan import leaves, nodes
+from tidegate.plan.leaves import Node
 from tidegate.plan.words import call_text, order_text, top_text
 
 
@@ -15,12 +15,12 @@ def label(node: Node) -> str:
 
 
 @label.register
-def _(node: nodes.Scan) -> str:
+def _(node: leaves.Scan) -> str:
     return f"Scan {node.relation.kind} {node.relation.name}"
 
 
 @label.register
-def _(node: nodes.View) -> str:
+def _(node: leaves.View) -> str:
     return f"View {node.name}"
 
 

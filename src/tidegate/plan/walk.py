@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tidegate.plan.nodes import Node
+from tidegate.plan.leaves import Node
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -1,0 +1,77 @@
+"""What all nodes of a plan have in common, and the nodes that rows come from: inputs and maintained views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tidegate.catalog.relation import Relation
+from tidegate.catalog.schema import Schema, names
+from tidegate.traits import Traits, state
+
+
+@dataclass(frozen=True)
+class Node:
+    """Part of a plan. `schema` and `traits` follow from the rest."""
+
+    schema: Schema = field(init=False, repr=False, compare=False)
+    traits: Traits = field(init=False, repr=False, compare=False)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return names(self.schema)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The same operation over other inputs."""
+        return self
+
+    def _derive(self, schema: Schema, traits: Traits) -> None:
+        doubled = {name for name in names(schema) if names(schema).count(name) > 1}
+        if doubled:
+            raise ValueError(f"{type(self).__name__} has two columns named {sorted(doubled)}")
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "traits", traits)
+
+    def _require(self, columns: tuple[str, ...] | frozenset[str], below: Node) -> None:
+        missing = set(columns) - set(below.columns)
+        if missing:
+            raise ValueError(f"{type(self).__name__} needs {sorted(missing)}, its input has {list(below.columns)}")
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """The rows of a source or table."""
+
+    relation: Relation
+
+    def __post_init__(self) -> None:
+        relation = self.relation
+        if relation.kind not in ("source", "table"):
+            raise ValueError(f"{relation.name} is a {relation.kind}, not an input")
+        append_only = relation.kind == "source" or relation.append_only
+        lines = tuple(
+            (note.column, f"{relation.name}.{note.column}") for note in relation.times if note.kind == "watermark"
+        )
+        stored = state.of_table(relation.primary_key) if self.stored else state.NONE
+        key = relation.primary_key or None
+        self._derive(relation.columns, Traits(key, append_only, lines, stored))
+
+    @property
+    def stored(self) -> bool:
+        """Whether rows pass an operator that keeps them: a table does, unless it is an append-only bag."""
+        relation = self.relation
+        return relation.kind == "table" and not (relation.append_only and not relation.primary_key)
+
+
+@dataclass(frozen=True)
+class View(Node):
+    """The content of a maintained view. Rules do not look inside, so that its operators are shared as they are."""
+
+    name: str
+    plan: Node
+
+    def __post_init__(self) -> None:
+        self._derive(self.plan.schema, replace(self.plan.traits, state=state.NONE))
