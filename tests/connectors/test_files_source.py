@@ -301,3 +301,15 @@ def test_the_format_may_follow_from_the_name_or_the_clause(tmp_path: Path) -> No
     assert registry.source("files", "i", ITEMS, given(path="."), "CSV").spec.format == "csv"
     with pytest.raises(Error, match="FORMAT CSV and format = 'json' contradict each other"):
         registry.source("FILES", "i", ITEMS, given(path=".", format="json"), "CSV")
+
+
+def test_folders_named_by_a_column_give_its_value(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    (folder / "k=5").mkdir()
+    put(folder / "k=5", "a.csv", "v\nx\n")
+    rows = Run(spark, files(folder, PAIRS, format="csv", header="true"), tmp_path).step()
+    assert good(rows, PAIRS) == [(5, "x")]
+
+
+def test_looking_up_many_files_does_not_take_a_task_each(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    Run(spark, files(folder, PAIRS, format="csv"), tmp_path).frame()
+    assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism") == "8"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _FOREVER = "36500d"
 _2020 = 1_577_836_800_000
 _ALLOW_ROW_NUMBERS = ("spark.sql.streaming.unsupportedOperationCheck", "false")
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_SPARKS_LISTING_TASKS = "10000"
 _UNREADABLE = re.compile(r"Encountered error while reading file (\S+?)\.\s+(.*?)\s*SQLSTATE")
 _REASONS = (
     (
@@ -59,8 +61,7 @@ class FilesSource:
         return True
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
-        if self.options.format != "parquet":
-            spark.conf.set(*_ALLOW_ROW_NUMBERS)
+        self._prepare(spark)
         frame = self._reader(spark).load(self.options.folder)
         if context.start is not None and context.start["files"]:
             read = ", ".join(literal(path) for path in context.start["files"])
@@ -83,6 +84,14 @@ class FilesSource:
             detail=reasons[0] if reasons else found[2] or None,
             hint="replace the file by a readable one of the same name, then start again",
         )
+
+    def _prepare(self, spark: SparkSession) -> None:
+        """Settings of the session. By default Spark has a task for every file to look up, which takes minutes for some
+        thousand files; a few tasks per core take seconds."""
+        if self.options.format != "parquet":
+            spark.conf.set(*_ALLOW_ROW_NUMBERS)
+        if spark.conf.get(_LISTING_TASKS, _SPARKS_LISTING_TASKS) == _SPARKS_LISTING_TASKS:
+            spark.conf.set(_LISTING_TASKS, str(4 * spark.sparkContext.defaultParallelism))
 
     def _reader(self, spark: SparkSession) -> DataStreamReader:
         chosen = self.options
