@@ -11,7 +11,9 @@ import pytest
 
 from tests.kernels.bench import Bench
 from tidegate.kernels import aggregates
+from tidegate.kernels.api import WEIGHT, Clock
 from tidegate.kernels.specs import AggregateSpec, Call, TableSpec
+from tidegate.kernels.state import Store
 from tidegate.kernels.types import polars_type
 from tidegate.testing.reference import Change
 
@@ -56,11 +58,7 @@ def test_every_type_is_a_key_and_a_value(type: str) -> None:
     a, b = VALUES[type]
     rows = [{"k": key, "v": value} for key in (a, b, None) for value in (b, a, None)]
     bench.step([[(Change(row, 1), 0) for row in rows]])
-    bench.step(
-        [
-            [(Change(row, -1), 0) for row in rows[:2]],
-        ][:1]
-    )
+    bench.step([[(Change(row, -1), 0) for row in rows[:2]]])
     bench.step([[(Change(row, 1), 0) for row in rows[1:2]]])
     bench.step([[(Change(row, -1), 0) for row in rows[1:]]])
     assert not bench.output
@@ -105,6 +103,7 @@ def test_spans_of_time_add_up_and_average() -> None:
     calls = (Call("sum", ("v",), (type,), "sum", type), Call("avg", ("v",), (type,), "avg", type))
     spec = AggregateSpec((), calls, append_only=False, scalar=True)
     bench = Bench(spec, {"v": polars_type(type)}, ())
-    rows = [(Change({"v": datetime.timedelta(microseconds=number)}, 1), 0) for number in (1, 2)]
-    state_rows = bench.kernel.combine(0, bench.frame([change for change, _ in rows]))
-    assert state_rows.height == 1
+    rows = bench.frame([Change({"v": datetime.timedelta(microseconds=number)}, 1) for number in (1, 2)])
+    delta = bench.kernel.step([rows], Clock(1, 0), Store(bench.segments), True)
+    assert delta.rows is not None
+    assert delta.rows.drop(WEIGHT).row(0) == (datetime.timedelta(microseconds=3), datetime.timedelta(microseconds=2))

@@ -122,9 +122,8 @@ def _covariance(sample: bool) -> Callable[[Call, list[Row]], Any]:
 
 def _corr(call: Call, rows: list[Row]) -> Any:
     both, x, y = (_co_moment(call, rows, *sides, False) for sides in ((0, 1), (0, 0), (1, 1)))
-    if both is None or x is None or y is None:
-        return None
-    return both / (math.sqrt(x) * math.sqrt(y)) if x * y > 0 else math.nan
+    divisor = math.sqrt(x or 0) * math.sqrt(y or 0)
+    return both / divisor if both is not None and divisor and len(rows) > 1 else None
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[[Call, list[Row]], Any]:

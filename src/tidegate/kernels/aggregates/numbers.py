@@ -120,7 +120,7 @@ class CovariancePop(Covariance):
 
 
 class Correlation(Sums):
-    """CORR (Pearson); NULL without rows, NaN where a side does not vary."""
+    """CORR (Pearson); NULL where a side does not vary."""
 
     def keeps(self) -> Sequence[Accumulator]:
         x, y = self.call.args
@@ -130,8 +130,9 @@ class Correlation(Sums):
     def result(self, count: Ints, x: Reals, y: Reals, xy: Reals, xx: Reals, yy: Reals) -> pl.Series:
         covariance = co_moments(count, x, y, xy, sample=False)
         left, right = co_moments(count, x, x, xx, sample=False), co_moments(count, y, y, yy, sample=False)
+        divisor = np.sqrt(left) * np.sqrt(right)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return with_nulls(pl.Series(covariance / (np.sqrt(left) * np.sqrt(right))), count == 0)
+            return with_nulls(pl.Series(covariance / divisor), (count < 2) | (divisor == 0))
 
 
 class CountIf(Sums):

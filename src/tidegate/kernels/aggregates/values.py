@@ -100,14 +100,16 @@ class Product(Bag):
 
 
 class Skewness(Bag):
-    """SKEWNESS of the population; NaN where nothing varies."""
+    """SKEWNESS of the population; NULL where nothing varies."""
 
     def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
-        second, third = (self._central(power) for power in (2, 3))
-        return per_group(self._rows(entries), groups, third * pl.len().sqrt() / (second * second * second).sqrt())
+        rows = spread_out(entries, self.call.distinct)
+        varies = self._central(2) != 0
+        return per_group(rows, groups, pl.when(varies).then(self._ratio()))
 
-    def _rows(self, entries: pl.DataFrame) -> pl.DataFrame:
-        return spread_out(entries, self.call.distinct)
+    def _ratio(self) -> pl.Expr:
+        second, third = (self._central(power) for power in (2, 3))
+        return third * pl.len().sqrt() / (second * second * second).sqrt()
 
     def _central(self, power: int) -> pl.Expr:
         value = pl.col(self.call.args[0]).cast(pl.Float64)
@@ -116,8 +118,8 @@ class Skewness(Bag):
 
 
 class Kurtosis(Skewness):
-    """KURTOSIS of the population, less 3; NaN where nothing varies."""
+    """KURTOSIS of the population, less 3; NULL where nothing varies."""
 
-    def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
+    def _ratio(self) -> pl.Expr:
         second, fourth = (self._central(power) for power in (2, 4))
-        return per_group(self._rows(entries), groups, fourth * pl.len() / (second * second) - 3.0)
+        return fourth * pl.len() / (second * second) - 3.0
