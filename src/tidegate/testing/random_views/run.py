@@ -9,7 +9,7 @@ from tidegate.testing.random_views.case import Case
 from tidegate.testing.random_views.generate import make
 from tidegate.testing.random_views.shrink import shrink
 from tidegate.testing.spec import parser
-from tidegate.testing.spec.files import run_spec
+from tidegate.testing.spec.files import run_once
 from tidegate.testing.spec.report import Failure
 
 
@@ -25,7 +25,8 @@ def try_seed(spark: Any, seed: int, views: int, steps: int = 4, shrink_seconds: 
 
 def run(spark: Any, case: Case) -> list[Failure]:
     """What does not hold."""
-    return run_spec(parser.parse(case.spec(), Path(f"seed-{case.seed}.spec")), spark, restarts=False).failures
+    [outcome] = run_once([parser.parse(case.spec(), Path(f"seed-{case.seed}.spec"))], spark, restarts=False)
+    return outcome.failures
 
 
 def report(case: Case, failures: list[Failure]) -> str:

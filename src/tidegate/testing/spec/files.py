@@ -1,19 +1,21 @@
-"""Runs one spec file in every way it has to hold: as written, and again with a restart between all steps."""
+"""Runs spec files in every way they have to hold: as written, and again with a restart between all steps."""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.testing.oracle import Oracle
 from tidegate.testing.spec import model, parser
 from tidegate.testing.spec.compare import Comparable, diff
 from tidegate.testing.spec.engine import Engine
+from tidegate.testing.spec.outcome import Outcome
+from tidegate.testing.spec.renaming import can_share, with_prefix
 from tidegate.testing.spec.report import Failure, side_by_side
-from tidegate.testing.spec.runner import Outcome, Runner
+from tidegate.testing.spec.runner import drive
 
 
 @dataclass(frozen=True)
@@ -38,27 +40,50 @@ def run_file(path: Path, spark: Any, restarts: bool) -> FileResult:
     except model.SpecSyntaxError as problem:
         failure = Failure(path, 1, "", "", "", problem.message, (problem.hint,) if problem.hint else ())
         return FileResult(path, "", (failure,), time.monotonic() - began)
-    first = run_spec(spec, spark, restarts=False)
-    failures = list(first.failures)
-    if restarts and not failures:
-        again = run_spec(spec, spark, restarts=True)
-        failures = again.failures or unequal(spec, first, again)
+    [failures] = run_specs([spec], spark, restarts)
     return FileResult(path, spec.title, tuple(failures), time.monotonic() - began)
 
 
-def run_spec(spec: model.Spec, spark: Any, restarts: bool) -> Outcome:
+def run_together(paths: Iterable[Path], spark: Any) -> list[Failure]:
+    """Runs files as written and with restarts, those that can on one shared database, where one step is a step of
+    all: many files for the price of one, and a test that pipelines do not disturb each other. What fails in company is
+    run again alone, for a report that speaks of the file as it is written."""
+    specs = [parser.read(path) for path in paths]
+    sharing = [spec for spec in specs if can_share(spec)]
+    prefixed = [with_prefix(spec, f"spec{number}_") for number, spec in enumerate(sharing)]
+    failures: list[Failure] = []
+    for spec, found in zip(sharing, run_specs(prefixed, spark, restarts=True), strict=True):
+        if found:
+            failures += run_file(spec.path, spark, restarts=True).failures or found
+    for spec in specs:
+        if not can_share(spec):
+            failures += run_file(spec.path, spark, restarts=True).failures
+    return failures
+
+
+def run_specs(specs: Sequence[model.Spec], spark: Any, restarts: bool) -> list[list[Failure]]:
+    """Runs specs side by side; what failed, for each of them."""
+    first = run_once(specs, spark, restarts=False)
+    failures = [outcome.failures for outcome in first]
+    if restarts and not any(failures) and any(spec.runs > 1 for spec in specs):
+        again = run_once(specs, spark, restarts=True)
+        failures = [two.failures or unequal(one, two) for one, two in zip(first, again, strict=True)]
+    return failures
+
+
+def run_once(specs: Sequence[model.Spec], spark: Any, restarts: bool) -> list[Outcome]:
     """One run in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-spec-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tidegate-spec-", ignore_cleanup_errors=True) as folder:
         engine = Engine(Path(folder) / "data", spark)
         try:
-            return Runner(spec, engine, Oracle(spark), restarts).run()
+            return drive(specs, engine, spark, restarts)
         finally:
             engine.close()
 
 
-def unequal(spec: model.Spec, first: Outcome, again: Outcome) -> list[Failure]:
+def unequal(first: Outcome, again: Outcome) -> list[Failure]:
     """Steps in which a restarted engine emitted something else."""
-    failures = []
+    spec, failures = first.spec, []
     for (item, one), (_, other) in zip(first.emissions, again.emissions, strict=True):
         for view in sorted(one.keys() | other.keys()):
             left = [Comparable(change.values, change.op) for change in one.get(view, ())]

@@ -1,0 +1,124 @@
+"""What a spec file expects, held against the engine: one function per kind of check."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+from tidegate.errors import Error, render
+from tidegate.testing.spec import model, values
+from tidegate.testing.spec.compare import Comparable, comparable, diff
+from tidegate.testing.spec.outcome import Outcome, Stop
+from tidegate.testing.spec.report import side_by_side
+from tidegate.testing.spec.types import Type
+
+
+@singledispatch
+def check(item: model.Item, outcome: Outcome) -> None:
+    """Records a failure if the item does not hold."""
+    raise TypeError(f"no check for {type(item).__name__}")
+
+
+@check.register
+def _(item: model.Kind, outcome: Outcome) -> None:
+    found = outcome.engine.db.kind(item.view)
+    if found != item.kind:
+        outcome.fail(item.line, f"{item.view} is of kind {found}, expected {item.kind}", view=item.view)
+
+
+@check.register
+def _(item: model.Emits, outcome: Outcome) -> None:
+    if item.view.lower() not in outcome.emitted:
+        raise Error("UNKNOWN_RELATION", f"{item.view} is no view that was maintained in this step")
+    kinds = tuple(kind for _, kind in outcome.engine.columns(item.view))
+    actual = [(one.op, one.values) for one in outcome.emitted[item.view.lower()]]
+    _compare(item, outcome, f"< {item.view}", item.rows, kinds, actual, item.view)
+
+
+@check.register
+def _(item: model.Content, outcome: Outcome) -> None:
+    kinds, rows = outcome.engine.ask(f"SELECT * FROM {item.relation}")
+    _compare(item, outcome, f"= {item.relation}", item.rows, kinds, [("", row) for row in rows], item.relation)
+
+
+@check.register
+def _(item: model.Ask, outcome: Outcome) -> None:
+    kinds, rows = outcome.engine.ask(item.query)
+    _compare(item, outcome, f"? {item.query}", item.rows, kinds, [("", row) for row in rows])
+
+
+@check.register
+def _(item: model.Late, outcome: Outcome) -> None:
+    condition = f"lower(relation) = '{item.relation.lower()}'"
+    _, [(count,)] = outcome.engine.ask(f"SELECT count(*) FROM system.late_rows WHERE {condition}")
+    if count != item.count:
+        outcome.fail(item.line, f"{count} rows of {item.relation} were late, expected {item.count}")
+
+
+@check.register
+def _(item: model.Waterline, outcome: Outcome) -> None:
+    where = f"lower(relation) = '{item.relation.lower()}' AND lower(`column`) = '{item.column.lower()}'"
+    _, rows = outcome.engine.ask(f"SELECT value FROM system.waterlines WHERE {where}")
+    kind = dict(outcome.engine.columns(item.relation))[item.column]
+    found = str(rows[0][0]) if rows and rows[0][0] is not None else "none"
+    shown = found if found == "none" else values.show(values.parse(found, kind), kind)
+    wanted = item.value if item.value == "none" else values.show(values.parse(item.value, kind), kind)
+    if shown != wanted:
+        outcome.fail(item.line, f"the waterline of {item.relation}.{item.column} is {shown}, expected {wanted}")
+
+
+@check.register
+def _(item: model.Refused, outcome: Outcome) -> None:
+    try:
+        outcome.engine.db.sql(item.statement)
+    except Error as problem:
+        check_text(item, outcome, problem.code, render(problem))
+        return
+    outcome.fail(item.line, f"accepted, expected error {item.code}", item.statement.splitlines())
+    raise Stop
+
+
+def check_warnings(item: model.Warned, outcome: Outcome, warnings: list[Any]) -> None:
+    """The statement was accepted: with that warning?"""
+    found = next((one for one in warnings if item.code in ("*", one.code)), None)
+    if found is None:
+        outcome.fail(item.line, f"no warning {item.code}", [render(one) for one in warnings])
+    else:
+        check_text(item, outcome, found.code, render(found))
+
+
+def check_text(item: model.Refused | model.Warned, outcome: Outcome, code: str, text: str) -> None:
+    absent = [one for one in item.texts if one.lower() not in text.lower()]
+    if item.code not in ("*", code):
+        outcome.fail(item.line, f"code {code}, expected {item.code}", text.splitlines())
+    elif absent:
+        outcome.fail(item.line, f"the text does not say: {'; '.join(absent)}", text.splitlines())
+
+
+def _compare(
+    item: model.Item,
+    outcome: Outcome,
+    what: str,
+    rows: tuple[model.Row, ...],
+    kinds: tuple[Type, ...],
+    actual: list[tuple[str, tuple[Any, ...]]],
+    view: str | None = None,
+) -> None:
+    expected = [_expected(what, row, kinds) for row in rows]
+    found = [comparable(row, kinds, op) for op, row in actual]
+    problem = diff(expected, found)
+    if problem:
+        lines = side_by_side(problem, [_line(one, kinds) for one in expected], [_line(one, kinds) for one in found])
+        outcome.fail(item.line, what, lines, view)
+
+
+def _expected(what: str, row: model.Row, kinds: tuple[Type, ...]) -> Comparable:
+    if len(row.cells) != len(kinds):
+        raise Error("SPEC_ROW", f"line {row.line}: {len(row.cells)} values, {what} has {len(kinds)} columns")
+    parsed = [values.parse(cell, kind) for cell, kind in zip(row.cells, kinds, strict=True)]
+    return comparable(parsed, kinds, row.sign)
+
+
+def _line(row: Comparable, kinds: tuple[Type, ...]) -> str:
+    cells = " | ".join(values.show(value, kind) for value, kind in zip(row.values, kinds, strict=True))
+    return f"{row.op} {cells}".strip()
