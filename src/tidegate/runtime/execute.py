@@ -69,10 +69,12 @@ def _create(
     if existing is not None and statement.if_not_exists:
         return Result(warnings=warnings, message=f"{existing.name} exists already")
     if statement.or_replace:
-        catalog = db.catalog.replace(relation, statement.name.span)
+        catalog = bind.rebound(db.catalog.replace(relation, statement.name.span), db.engine.analyzer)
     else:
         catalog = db.catalog.create(relation, statement.name.span)
     db.ledger.created(relation.name, db.log.last(), db.inserts.head())
+    if existing is None or existing.columns != relation.columns:
+        db.log.begin(relation.name, db.log.last())
     db.replace_catalog(catalog)
     return Result(warnings=warnings, message=f"created {relation.described} {relation.name}")
 

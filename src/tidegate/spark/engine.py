@@ -135,9 +135,12 @@ def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     sources = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
     first = ledger.first_entries()
     fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.connector is None}
-    described = repr((built, [(name, source.spec) for name, source in sources.items()], sorted(fed.items())))
+    begun = {
+        name: step for name, step in ledger.begun().items() if any(name == each.relation for each in built.outputs)
+    }
+    described = repr((built, [(name, each.spec) for name, each in sources.items()], sorted(fed.items()), begun))
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
-    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged)
+    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun)
 
 
 def source_of(relation: Relation) -> Source:

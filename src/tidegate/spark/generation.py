@@ -28,14 +28,16 @@ FEED_START = {"entry": 0, "tick": 0, "time": 0}
 @dataclass(frozen=True)
 class Wanted:
     """What should run: the circuit, the connectors behind its inputs in the order of Spark's offsets, the first log
-    entry that counts for each input that the insert log feeds, a text that changes when any of it does, and the inputs
-    that are tables although no op keeps their rows (their content is in the step log)."""
+    entry that counts for each input that the insert log feeds, a text that changes when any of it does, the inputs
+    that are tables although no op keeps their rows (their content is in the step log), and the step after which each
+    relation was created."""
 
     circuit: Circuit
     sources: Mapping[str, Source]
     fed: Mapping[str, int]
     fingerprint: str
     logged: frozenset[str] = frozenset()
+    begun: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,11 @@ class Generation:
     def is_new(self, consumer: Consumer) -> bool:
         if consumer.op is not None:
             return consumer.op.id not in self.carried
-        relation = consumer.address.removeprefix(blocks.OUTPUT)
-        return self.known_outputs.get(relation) != outputs_read(self.circuit)[relation]
+        return consumer.address.removeprefix(blocks.OUTPUT) in self.new_outputs()
+
+    def new_outputs(self) -> set[str]:
+        """The relations that are new here, or are read in another way than before."""
+        return {name for name, read in outputs_read(self.wanted).items() if self.known_outputs.get(name) != read}
 
 
 def backfilled(wanted: Wanted, generation: Generation, name: Callable[[str], str]) -> tuple[Wanted, dict[str, str]]:
@@ -115,11 +120,14 @@ def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[st
     return Circuit((*circuit.inputs, Input(name, columns)), ops, outputs)
 
 
-def outputs_read(circuit: Circuit) -> dict[str, str]:
-    """How each output reads its rows, as a text: as long as that stays the same it is the same output."""
+def outputs_read(wanted: Wanted) -> dict[str, str]:
+    """Each output's creation and how it reads its rows, as a text: while that stays the same it is the same output."""
     return {
-        output.relation: repr([(each.producer, each.steps) for each in output.branches if "@" not in each.producer])
-        for output in circuit.outputs
+        output.relation: repr(
+            [wanted.begun.get(output.relation, 0)]
+            + [(each.producer, each.steps) for each in output.branches if "@" not in each.producer]
+        )
+        for output in wanted.circuit.outputs
     }
 
 

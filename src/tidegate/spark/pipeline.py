@@ -188,9 +188,6 @@ class Pipeline:
         return replace(generation, wanted=wanted)
 
     def _begin(self, generation: Generation) -> Generation:
-        for relation, read in outputs_read(generation.circuit).items():
-            if generation.known_outputs.get(relation) != read:
-                self.log.begin(relation, generation.base_step)
         self.generations.begin(generation)
         self.tick()
         return generation
@@ -221,7 +218,7 @@ class Pipeline:
             start={**feed_offset(offsets[0]), "tick": self.clock()["tick"]},
             positions=self._positions(old, wanted, offsets[1:]),
             carried=frozenset(carried),
-            known_outputs=outputs_read(old.circuit),
+            known_outputs=outputs_read(old.wanted),
             restore=self.generations.export_state(self.spark, old, carried, number) if carried else (),
         )
 
@@ -268,7 +265,7 @@ class Pipeline:
         frame = self._blocks(generation, wanted, lowering)
         for number in range(1, generation.circuit.depth + 1):
             frame = lowering.level(frame, number)
-        recorder = Recorder(generation.circuit, self.log, generation.base_step, self.folder.blobs, self._stepped)
+        recorder = Recorder(generation, self.log, self.folder.blobs, self._stepped)
         recorder.last_batch = last_batch
         self._query = (
             frame.writeStream.foreachBatch(recorder)

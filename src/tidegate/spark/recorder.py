@@ -12,10 +12,11 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tidegate.circuit.model import Circuit, Output
+from tidegate.circuit.model import Output
 from tidegate.runtime import zset
 from tidegate.runtime.step_log import StepLog, StepRecord
 from tidegate.spark import blocks, codec
+from tidegate.spark.generation import Generation
 from tidegate.spark.types import arrow_schema
 
 Payloads = list[tuple[str, bytes]]
@@ -31,12 +32,12 @@ class Recorder:
     """The `foreachBatch` function of a generation. Runs exactly one action, writes exactly one step. A batch after
     `last_batch` is not begun."""
 
-    def __init__(
-        self, circuit: Circuit, log: StepLog, base_step: int, spill: Path, after_step: Callable[[int], None]
-    ) -> None:
-        self._outputs = {output.relation: output for output in circuit.outputs}
-        self._schemas = {output.relation: arrow_schema(output.columns) for output in circuit.outputs}
-        self._log, self._base, self._spill, self._after = log, base_step, spill, after_step
+    def __init__(self, generation: Generation, log: StepLog, spill: Path, after_step: Callable[[int], None]) -> None:
+        outputs = generation.circuit.outputs
+        self._outputs = {output.relation: output for output in outputs}
+        self._schemas = {output.relation: arrow_schema(output.columns) for output in outputs}
+        self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
+        self._new = generation.new_outputs()
         self.last_batch: int | None = None
         self.batch = -1
         self.state: dict[str, dict[str, list[int]]] = {}
@@ -56,9 +57,10 @@ class Recorder:
         refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
         files: Files = {}
-        for address, payloads in found.items():
-            relation = address.removeprefix(blocks.OUTPUT)
-            self._log_output(self._outputs[relation], payloads, changes, files)
+        came = {address.removeprefix(blocks.OUTPUT): payloads for address, payloads in found.items()}
+        for relation in sorted(came.keys() | self._replaced(step)):
+            before = self._before(relation) if relation in self._replaced(step) else None
+            self._log_output(self._outputs[relation], came.get(relation, []), before, changes, files)
         for op, sizes in stats["state"].items():
             self.state.setdefault(op, {}).update(sizes)
         header = {
@@ -71,23 +73,38 @@ class Recorder:
         }
         return StepRecord(step, header, changes, files)
 
+    def _replaced(self, step: int) -> set[str]:
+        """In a generation's first step: the outputs that come anew, whose old content goes."""
+        return self._new if step == self._base + 1 else set()
+
+    def _before(self, relation: str) -> pl.DataFrame | None:
+        """What a relation contained before this generation, to be taken back; None if nothing."""
+        rows = self._log.weighted(relation, self._schemas[relation], self._base)
+        return rows.with_columns(-pl.col(zset.WEIGHT)) if rows.height else None
+
     def _log_output(
         self,
         output: Output,
-        payloads: list[tuple[str, bytes]],
+        payloads: Payloads,
+        before: pl.DataFrame | None,
         changes: dict[str, pa.Table],
-        files: dict[str, list[tuple[str, int]]],
+        files: Files,
     ) -> None:
-        append = output.kind == "append"
+        append = output.kind == "append" and before is None
         if append and not output.hidden:
             names = [json.loads(payload) for tag, payload in payloads if tag == blocks.SPILLED]
             if names:
                 files[output.relation] = names
             payloads = [item for item in payloads if item[0] == blocks.INLINE]
-        if not payloads:
-            return
-        rows = pl.concat([self._decode(*item) for item in payloads], how="vertical_relaxed")
+        frames = [self._decode(*item) for item in payloads]
         hidden = [column.name for column in output.hidden]
+        if before is not None:
+            nulls = [pl.lit(None, dtype=_like(frames, name)).alias(name) for name in hidden]
+            frames.append(before.with_columns(nulls))
+        if not frames:
+            return
+        names = [column.name for column in output.columns] + hidden + [zset.WEIGHT]
+        rows = pl.concat([frame.select(names) for frame in frames], how="vertical_relaxed")
         table = zset.changes(rows, hidden, output.key, append).to_arrow()
         if table.num_rows:
             schema = self._schemas[output.relation]
@@ -100,6 +117,10 @@ class Recorder:
             payload = path.read_bytes()
             path.unlink(missing_ok=True)
         return codec.decode(payload)
+
+
+def _like(frames: list[pl.DataFrame], name: str) -> pl.DataType:
+    return frames[0].schema[name] if frames else pl.Null()
 
 
 def _by_address(rows: pa.Table) -> dict[str, Payloads]:
