@@ -21,7 +21,7 @@ from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 
 SPILL_BYTES = 256 * 1024
-COMBINE_ROWS = 500_000
+COMBINE_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def kernel_of(spec: KernelSpec) -> Kernel:
 
 def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Combines, splits by bucket and encodes the rows of every target."""
-    waiting: dict[Target, list[pl.DataFrame]] = {}
+    waiting: dict[Target, Gathered] = {}
     counted = 0
     for batch in batches:
         if config.passthrough:
@@ -71,9 +71,9 @@ def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
             if target.kernel is None:
                 yield blocks.to_batch([output_block(target.address, rows, config.spill)])
             else:
-                _collect(waiting.setdefault(target, []), target, rows)
-    for target, frames in waiting.items():
-        yield blocks.to_batch(_split(target, _combined(target, frames)))
+                waiting.setdefault(target, Gathered(target)).add(rows)
+    for gathered in waiting.values():
+        yield blocks.to_batch(gathered.blocks())
     if config.source and counted:
         yield blocks.to_batch([stats_block({"rows_in": {config.source: counted}})])
 
@@ -116,18 +116,35 @@ def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     return present.select(pl.col(column), *hashes).unnest(column)
 
 
-def _collect(frames: list[pl.DataFrame], target: Target, rows: pl.DataFrame) -> None:
-    assert target.kernel is not None
-    frames.append(kernel_of(target.kernel).combine(target.port, rows))
-    if len(frames) > 1 and sum(frame.height for frame in frames) > COMBINE_ROWS:
-        frames[:] = [_combined(target, frames)]
+class Gathered:
+    """The rows of one target on their way: kept until they are many, since grouping once is cheaper than grouping
+    every batch."""
 
+    def __init__(self, target: Target) -> None:
+        assert target.kernel is not None
+        self._target, self._kernel = target, kernel_of(target.kernel)
+        self._rows: list[pl.DataFrame] = []
+        self._combined: list[pl.DataFrame] = []
 
-def _combined(target: Target, frames: list[pl.DataFrame]) -> pl.DataFrame:
-    if len(frames) == 1:
-        return frames[0]
-    assert target.kernel is not None
-    return kernel_of(target.kernel).combine(target.port, pl.concat(frames, how="vertical_relaxed"))
+    def add(self, rows: pl.DataFrame) -> None:
+        self._rows.append(rows)
+        if sum(frame.height for frame in self._rows) > COMBINE_ROWS:
+            self._combine()
+
+    def blocks(self) -> list[Block]:
+        """All of it, one block per bucket."""
+        if self._rows:
+            self._combine()
+        return _split(self._target, self._once(self._combined))
+
+    def _combine(self) -> None:
+        self._combined.append(self._once(self._rows, fresh=True))
+        self._rows = []
+
+    def _once(self, frames: list[pl.DataFrame], fresh: bool = False) -> pl.DataFrame:
+        if len(frames) == 1 and not fresh:
+            return frames[0]
+        return self._kernel.combine(self._target.port, pl.concat(frames, how="vertical_relaxed"))
 
 
 def _split(target: Target, rows: pl.DataFrame) -> list[Block]:

@@ -39,11 +39,15 @@ class Law:
         self._steps = 0
 
     def learn(self) -> None:
-        """Takes note of views that came or went. One that comes later begins with what it contains already."""
+        """Takes note of views that came or went, or were replaced by others with other columns. One that comes later
+        begins with what it contains already."""
         known = {name: view for name, view in self._oracle.views.items() if view.materialized}
-        self._views = {name: view for name, view in self._views.items() if name in known}
+        self._views = {name: view for name, view in self._views.items() if name in known and self._same(name, view)}
         for name in known.keys() - self._views.keys():
             self._views[name] = self._follow(name)
+
+    def _same(self, name: str, view: Followed) -> bool:
+        return self._engine.columns(name) == tuple(zip(view.names, view.kinds, strict=True))
 
     def _follow(self, name: str) -> Followed:
         columns = self._engine.columns(name)
