@@ -1,12 +1,12 @@
--- What `make demo` runs: four million generated taxi rides, four views over them, one of them a view on a view.
+-- What `make demo` runs: one million generated taxi rides, four views over them, one of them a view on a view.
 
 CREATE SOURCE rides (id BIGINT, driver INT, city STRING, fare DECIMAL(8, 2), started TIMESTAMP)
 FROM DATAGEN (
-  rows = 4000000,
-  max_rows_per_step = 100000,
+  rows = 1000000,
+  max_rows_per_step = 50000,
   fields.id.kind = 'sequence',
   fields.driver.kind = 'zipf',
-  fields.driver.max = 20000,
+  fields.driver.max = 5000,
   fields.city.kind = 'choice',
   fields.city.choices = 'Lisbon,Lima,Lagos,London,Lyon,Leipzig,Lahore,Luanda',
   fields.city.weights = '5,8,13,11,4,2,9,6',

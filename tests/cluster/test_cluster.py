@@ -36,7 +36,7 @@ with tidegate.connect(folder, master=master) as db:
 def run(folder: Path, master: str) -> dict[str, list[list[Any]]]:
     command = [sys.executable, "-c", PIPELINE, str(folder), master]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, list[list[Any]]] = json.loads(done.stdout)
     return found
