@@ -1,17 +1,44 @@
-"""Every spec file holds: as written, and again with a restart between all steps."""
+"""Every spec file holds: as written, and again with a restart between all steps.
+
+Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can."""
 
 from pathlib import Path
 
 import pytest
 
 from tidegate.testing.paths import find
-from tidegate.testing.spec.files import run_file
+from tidegate.testing.spec.files import run_file, run_together
+from tidegate.testing.spec.parser import read
+from tidegate.testing.spec.renaming import can_share
 
 HERE = Path(__file__).parent
+AT_MOST = 12
+FILES = find([HERE])
 
 
-@pytest.mark.parametrize("path", find([HERE]), ids=lambda path: str(path.relative_to(HERE).with_suffix("")))
-def test_spec(path, spark):
-    result = run_file(path, spark, restarts=True)
-    if not result.ok:
-        pytest.fail("\n\n".join(failure.render() for failure in result.failures), pytrace=False)
+def name(path):
+    return str(path.relative_to(HERE).with_suffix(""))
+
+
+def packs():
+    """(name, files) of those that can share, by folder, none too large."""
+    for folder in sorted({path.parent for path in FILES}):
+        files = [path for path in FILES if path.parent == folder and can_share(read(path))]
+        for start in range(0, len(files), AT_MOST):
+            pack = files[start : start + AT_MOST]
+            yield pytest.param(pack, id=f"{folder.name}-{start // AT_MOST + 1}-of-{len(pack)}-files")
+
+
+def fail_with(failures):
+    if failures:
+        pytest.fail("\n\n".join(failure.render() for failure in failures), pytrace=False)
+
+
+@pytest.mark.parametrize("paths", packs())
+def test_specs_together(paths, spark):
+    fail_with(run_together(paths, spark))
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if not can_share(read(path))], ids=name)
+def test_spec_alone(path, spark):
+    fail_with(run_file(path, spark, restarts=True).failures)

@@ -47,7 +47,7 @@ def canonical(value: Any, kind: Type) -> Any:
     if value is None:
         return None
     if kind.name in FLOATING:
-        return NAN if math.isnan(value) else float(value) + 0.0
+        return NAN if value == NAN or math.isnan(value) else float(value) + 0.0
     match kind.name:
         case "timestamp":
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).replace(tzinfo=None)
