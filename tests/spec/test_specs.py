@@ -34,7 +34,7 @@ def fail_with(failures):
         pytest.fail("\n\n".join(failure.render() for failure in failures), pytrace=False)
 
 
-@pytest.mark.parametrize("paths", packs())
+@pytest.mark.parametrize("paths", list(packs()))
 def test_specs_together(paths, spark):
     fail_with(run_together(paths, spark))
 

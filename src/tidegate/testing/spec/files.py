@@ -13,7 +13,7 @@ from tidegate.testing.spec import model, parser
 from tidegate.testing.spec.compare import Comparable, diff
 from tidegate.testing.spec.engine import Engine
 from tidegate.testing.spec.outcome import Outcome
-from tidegate.testing.spec.renaming import can_share, with_prefix
+from tidegate.testing.spec.renaming import with_prefix
 from tidegate.testing.spec.report import Failure, side_by_side
 from tidegate.testing.spec.runner import drive
 
@@ -45,19 +45,15 @@ def run_file(path: Path, spark: Any, restarts: bool) -> FileResult:
 
 
 def run_together(paths: Iterable[Path], spark: Any) -> list[Failure]:
-    """Runs files as written and with restarts, those that can on one shared database, where one step is a step of
-    all: many files for the price of one, and a test that pipelines do not disturb each other. What fails in company is
-    run again alone, for a report that speaks of the file as it is written."""
+    """Runs files as written and with restarts on one shared database, where one step is a step of all: many files for
+    the price of one, and a test that pipelines do not disturb each other. What fails in company is run again alone,
+    for a report that speaks of the file as it is written."""
     specs = [parser.read(path) for path in paths]
-    sharing = [spec for spec in specs if can_share(spec)]
-    prefixed = [with_prefix(spec, f"spec{number}_") for number, spec in enumerate(sharing)]
+    prefixed = [with_prefix(spec, f"spec{number}_") for number, spec in enumerate(specs)]
     failures: list[Failure] = []
-    for spec, found in zip(sharing, run_specs(prefixed, spark, restarts=True), strict=True):
+    for spec, found in zip(specs, run_specs(prefixed, spark, restarts=True), strict=True):
         if found:
             failures += run_file(spec.path, spark, restarts=True).failures or found
-    for spec in specs:
-        if not can_share(spec):
-            failures += run_file(spec.path, spark, restarts=True).failures
     return failures
 
 
