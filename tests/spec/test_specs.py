@@ -12,7 +12,7 @@ from tidegate.testing.spec.parser import read
 from tidegate.testing.spec.renaming import can_share
 
 HERE = Path(__file__).parent
-AT_MOST = 12
+AT_MOST = 8
 FILES = find([HERE])
 
 
