@@ -26,7 +26,8 @@ COMBINE_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Target:
-    """Where the rows in one struct column of a wide frame go: a port of an op, or an output (no kernel)."""
+    """Where the rows in one struct column of a wide frame go: a port of an op, or an output (no kernel). Without the
+    name of a column: the frame has the rows of this target and no others, as plain columns."""
 
     column: str
     address: str
@@ -111,6 +112,9 @@ def _bad_rows(relation: str, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
 def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     """The rows of one target, with their hashes."""
     column = target.column
+    if not column:
+        plain = frame.drop("__bad", strict=False)
+        return plain if plain[WEIGHT].null_count() == 0 else plain.filter(pl.col(WEIGHT).is_not_null())
     present = frame.filter(pl.col(column).struct.field(WEIGHT).is_not_null())
     hashes = [pl.col(f"{column}#{name}").alias(name) for name in target.hashes]
     return present.select(pl.col(column), *hashes).unnest(column)

@@ -96,8 +96,33 @@ class Real:
         return Reals.read(index, value)
 
 
-Accumulator = Count | Truths | Limbs | Real
-Kept = Ints | Wide | Reals
+@dataclass(frozen=True)
+class Double:
+    """The sum of a column as one double: for input that never retracts, where rounding leaves nothing behind that a
+    retraction would bring to light."""
+
+    column: str
+    width: int = 1
+
+    def terms(self, rows: pl.DataFrame) -> list[pl.Series]:
+        return [rows[self.column].cast(pl.Float64, strict=False).fill_null(0.0)]
+
+    def read(self, sums: Sequence[Floats]) -> Doubles:
+        return Doubles(sums[0])
+
+
+@dataclass(frozen=True)
+class Doubles:
+    """Sums that are doubles already."""
+
+    values: Floats
+
+    def floats(self) -> Floats:
+        return self.values
+
+
+Accumulator = Count | Truths | Limbs | Real | Double
+Kept = Ints | Wide | Reals | Doubles
 
 
 def doubles(column: pl.Series) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.aggregates.accumulators import Accumulator, Count, Limbs, Real, Truths
+from tidegate.kernels.aggregates.accumulators import Accumulator, Count, Doubles, Limbs, Real, Truths
 from tidegate.kernels.aggregates.exact import UNIT, Floats, Ints, Reals
 from tidegate.kernels.aggregates.function import Sums
 from tidegate.kernels.aggregates.wide import Wide, decimals
@@ -33,11 +33,11 @@ class Total(Sums):
     def keeps(self) -> Sequence[Accumulator]:
         return [Count(self.call.args), total(self.call.args[0], self.call.arg_types[0], limbs=1)]
 
-    def result(self, count: Ints, total: Wide | Reals) -> pl.Series:
+    def result(self, count: Ints, total: Wide | Reals | Doubles) -> pl.Series:
         return with_nulls(self._plain(total), count == 0)
 
-    def _plain(self, total: Wide | Reals) -> pl.Series:
-        if isinstance(total, Reals):
+    def _plain(self, total: Wide | Reals | Doubles) -> pl.Series:
+        if isinstance(total, Reals | Doubles):
             return pl.Series(total.floats())
         parts = decimal_parts(self.call.type)
         return total.decimal(*parts) if parts else total.wrapped().cast(self.type)
@@ -49,11 +49,11 @@ class Average(Sums):
     def keeps(self) -> Sequence[Accumulator]:
         return [Count(self.call.args), total(self.call.args[0], self.call.arg_types[0], limbs=2)]
 
-    def result(self, count: Ints, total: Wide | Reals) -> pl.Series:
+    def result(self, count: Ints, total: Wide | Reals | Doubles) -> pl.Series:
         divisor = np.where(count == 0, 1, count)
         return with_nulls(self._plain(total, divisor), count == 0)
 
-    def _plain(self, total: Wide | Reals, count: Ints) -> pl.Series:
+    def _plain(self, total: Wide | Reals | Doubles, count: Ints) -> pl.Series:
         parts = decimal_parts(self.call.type)
         if parts and isinstance(total, Wide):
             return decimals(_divided(total, count, self._shift(parts[1])), *parts)

@@ -8,13 +8,14 @@ from typing import TypeVar
 import polars as pl
 
 from tidegate.kernels import aggregates
-from tidegate.kernels.aggregates.accumulators import Accumulator, Real
+from tidegate.kernels.aggregates.accumulators import Accumulator, Double, Real
 from tidegate.kernels.aggregates.function import PLACE, STEP, Bag, Best, Function, Ordering, Sums
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
 from tidegate.kernels.specs import AggregateSpec, Call
 from tidegate.kernels.types import polars_type
 
 T = TypeVar("T")
+SUMMED = ("sum", "avg", "mean")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Plan:
         accumulator = self.slots[number].accumulator
         if isinstance(accumulator, Real):
             return {f"__s{number}_i": pl.List(pl.Int64()), f"__s{number}_v": pl.List(pl.Int64())}
-        return {f"__s{number}_{part}": pl.Int64() for part in range(accumulator.width)}
+        kind = pl.Float64() if isinstance(accumulator, Double) else pl.Int64()
+        return {f"__s{number}_{part}": kind for part in range(accumulator.width)}
 
     def pick_types(self, number: int) -> dict[str, pl.DataType]:
         """The columns in which a best entry is kept: whether there is one, and what its order looks at."""
@@ -89,7 +91,7 @@ class Plan:
 
     @property
     def counters(self) -> list[str]:
-        """The columns of what is kept of a group that hold plain integers to be summed."""
+        """The columns of what is kept of a group that hold plain numbers to be summed."""
         plain = [number for number, slot in enumerate(self.slots) if not isinstance(slot.accumulator, Real)]
         return [WEIGHT, *(name for number in plain for name in self.slot_types(number))]
 
@@ -121,9 +123,15 @@ class Plan:
 
     def _slot(self, accumulator: Accumulator, call: Call) -> int:
         if not aggregates.is_distinct(call):
-            return _number(self.slots, Slot(accumulator, call.filter, None))
+            return _number(self.slots, Slot(self._lightened(accumulator, call), call.filter, None))
         values = _number(self.values, Values(call.args, call.args, call.filter, arrival=False, stored=True))
         return _number(self.slots, Slot(accumulator, None, values))
+
+    def _lightened(self, accumulator: Accumulator, call: Call) -> Accumulator:
+        """SUM and AVG of doubles need no exact sum as long as nothing is ever taken away."""
+        if isinstance(accumulator, Real) and self.spec.append_only and call.func in SUMMED:
+            return Double(accumulator.factors[0])
+        return accumulator
 
     def _pick(self, made: Best) -> int:
         stored = not self.spec.append_only

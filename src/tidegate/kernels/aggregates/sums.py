@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.aggregates.accumulators import Count, Limbs, Real, Truths
+from tidegate.kernels.aggregates.accumulators import Count, Double, Limbs, Real, Truths
 from tidegate.kernels.aggregates.exact import LIMBS, Ints, Reals, split
 from tidegate.kernels.aggregates.function import GROUP
 from tidegate.kernels.api import WEIGHT
@@ -13,12 +13,13 @@ from tidegate.kernels.api import WEIGHT
 
 def whole_sums(
     name: str,
-    accumulator: Count | Truths | Limbs,
+    accumulator: Count | Truths | Limbs | Double,
     old: pl.DataFrame,
     groups: pl.DataFrame,
     toggled: pl.DataFrame | None,
 ) -> list[pl.Series]:
-    """The columns of an accumulator of integers. `toggled`: distinct values that come or go, else `groups` has sums."""
+    """The columns of an accumulator of plain numbers. `toggled`: distinct values that come or go; else `groups` has
+    sums."""
     names = [f"{name}_{part}" for part in range(accumulator.width)]
     if toggled is None:
         return [(old[column] + groups[column]).alias(column) for column in names]
