@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors, sql
 from tidegate.catalog import Catalog, store
 from tidegate.catalog.schema import Schema
+from tidegate.connectors.secrets import mask_sql
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
 from tidegate.runtime.folder import Folder
@@ -323,7 +324,7 @@ class Database:
             yield
         except errors.Error as error:
             if error.text is None:
-                error.text = text
+                error.text = mask_sql(text)
             raise
 
 

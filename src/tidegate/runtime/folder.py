@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import uuid
 from pathlib import Path
 from typing import IO
 
@@ -83,7 +84,12 @@ class Folder:
         for folder in (self.root, self.inserts, self.steps, self.blobs, self.views, self.sinks, self.generations):
             folder.mkdir(parents=True, exist_ok=True)
         if not self.exists():
-            write_atomically(self.root / MARKER, json.dumps({"format": FORMAT}).encode())
+            write_atomically(self.root / MARKER, json.dumps({"format": FORMAT, "id": uuid.uuid4().hex}).encode())
+
+    @property
+    def id(self) -> str:
+        """What tells this database from any other, wherever its folder is moved to."""
+        return str(json.loads((self.root / MARKER).read_text())["id"])
 
     def _check_version(self) -> None:
         found = json.loads((self.root / MARKER).read_text()).get("format")

@@ -72,7 +72,7 @@ class Sinks:
         sink = build(relation)
         folder = self._folder.sinks / quote(relation.name, safe="")
         folder.mkdir(parents=True, exist_ok=True)
-        sink.open(SinkContext(relation.name, folder, f"{self._folder.root}#{relation.name}#{begun}"))
+        sink.open(SinkContext(relation.name, folder, f"{self._folder.id}#{relation.name}#{begun}"))
         last = sink.last_step()
         return Running(sink, source.name, source.changes == "upsert", begun if last is None else max(begun, last))
 

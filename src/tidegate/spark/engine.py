@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from tidegate import circuit
+from tidegate import circuit, errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.model import Circuit
@@ -81,7 +82,10 @@ class Engine:
         if not built.outputs and not built.ops:
             self.pipeline.skip(self._inserts.head())
             return False
-        self.pipeline.start(_wanted(built, catalog, ledger))
+        wanted = _wanted(built, catalog, ledger)
+        if once:
+            _check_bounded(wanted.sources)
+        self.pipeline.start(wanted)
         return True
 
     def idle(self) -> None:
@@ -148,4 +152,17 @@ def source_of(relation: Relation) -> Source:
     assert relation.connector is not None
     note = relation.connector
     options = [(key, value, None) for key, value in note.options]
-    return registry.source(note.kind, relation.name, relation.columns, options, note.format)
+    key = relation.primary_key
+    keyed = tuple(replace(each, nullable=True) if each.name in key else each for each in relation.columns)
+    return registry.source(note.kind, relation.name, keyed, options, note.format)
+
+
+def _check_bounded(sources: Mapping[str, Source]) -> None:
+    """What runs once has to end."""
+    for relation, source in sources.items():
+        if not source.bounded:
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{relation} never ends, so the pipeline cannot run until its inputs end",
+                hint="bound it (rows = '1000000'), or run without --once",
+            )

@@ -240,9 +240,10 @@ class Pipeline:
         found = {}
         for index, (relation, offset) in enumerate(zip(old.wanted.sources, offsets, strict=True), start=1):
             source = wanted.sources.get(relation)
-            if source is not None and offset != "-":
+            if source is not None:
                 logs = self.generations.checkpoint(old.number) / "sources" / str(index)
-                found[relation] = source.position(offset, logs, old.positions.get(relation))
+                reached = None if offset == "-" else offset
+                found[relation] = source.position(reached, logs, old.positions.get(relation))
         return found
 
     def _settle(self, old: Generation) -> None:
