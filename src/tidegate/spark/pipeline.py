@@ -40,6 +40,7 @@ from tidegate.spark.types import arrow_schema
 SETTINGS_FILE = "pipeline.json"
 SLOW_WORKER = "worker failed to connect back"
 STARTS = 4
+SPARKS_OWN = "200"
 
 
 class Pipeline:
@@ -61,11 +62,13 @@ class Pipeline:
 
     @property
     def partitions(self) -> int:
-        """The number of shuffle partitions: state is laid out by it, so it is pinned at the first run."""
+        """The number of shuffle partitions: state is laid out by it, so it is pinned at the first run, to what the user
+        set or to the number of cores."""
         path = self.folder.root / SETTINGS_FILE
         if not path.exists():
-            count = max(1, self.spark.sparkContext.defaultParallelism)
-            write_atomically(path, json.dumps({"partitions": count}).encode())
+            wanted = self.spark.conf.get("spark.sql.shuffle.partitions")
+            count = self.spark.sparkContext.defaultParallelism if wanted == SPARKS_OWN else wanted
+            write_atomically(path, json.dumps({"partitions": max(1, int(count or 1))}).encode())
         return int(json.loads(path.read_text())["partitions"])
 
     @property

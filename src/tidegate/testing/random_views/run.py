@@ -25,7 +25,7 @@ def try_seed(spark: Any, seed: int, views: int, steps: int = 4, shrink_seconds: 
 
 def run(spark: Any, case: Case) -> list[Failure]:
     """What does not hold."""
-    [outcome] = run_once([parser.parse(case.spec(), Path(f"seed-{case.seed}.spec"))], spark, restarts=False)
+    [outcome] = run_once([parser.parse(case.spec(), Path(f"seed-{case.seed}.spec"))], spark, False, partitions=2)
     return outcome.failures
 
 

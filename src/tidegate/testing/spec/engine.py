@@ -16,13 +16,14 @@ from tidegate.testing.spec.types import Type, of_arrow, parse_type
 class Engine:
     """A database and what a spec does with it."""
 
-    def __init__(self, folder: Path, spark: Any) -> None:
+    def __init__(self, folder: Path, spark: Any, partitions: int = 1) -> None:
         self._folder = folder
         self._spark = spark
+        self._config = {"spark.sql.shuffle.partitions": str(partitions)}
         self.db = self._connect()
 
     def _connect(self) -> tidegate.Database:
-        return tidegate.connect(str(self._folder), spark=self._spark, clock="virtual")
+        return tidegate.connect(str(self._folder), spark=self._spark, config=self._config, clock="virtual")
 
     def restart(self) -> None:
         """Ends the engine and begins a fresh one on the same folder."""

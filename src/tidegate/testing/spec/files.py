@@ -67,10 +67,10 @@ def run_specs(specs: Sequence[model.Spec], spark: Any, restarts: bool) -> list[l
     return failures
 
 
-def run_once(specs: Sequence[model.Spec], spark: Any, restarts: bool) -> list[Outcome]:
-    """One run in a folder of its own."""
+def run_once(specs: Sequence[model.Spec], spark: Any, restarts: bool, partitions: int = 1) -> list[Outcome]:
+    """One run in a folder of its own, with state in so many partitions."""
     with tempfile.TemporaryDirectory(prefix="tidegate-spec-", ignore_cleanup_errors=True) as folder:
-        engine = Engine(Path(folder) / "data", spark)
+        engine = Engine(Path(folder) / "data", spark, partitions)
         try:
             return drive(specs, engine, spark, restarts)
         finally:
