@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.cli.opening import opened, read_script, told
-from tidegate.cli.tables import text_table
+from tidegate.cli.tables import counted, text_table
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -79,10 +79,11 @@ def ended_by_signal() -> Iterator[threading.Event]:
 
 
 def show_views(db: Database) -> None:
-    """Prints the first rows of every materialized view."""
-    for name in db.views():
+    """Prints the first rows of every materialized view, and says when there are more."""
+    for name, counters in db.metrics()["views"].items():
         result = db.query(f"SELECT * FROM `{name}` LIMIT {SHOWN_ROWS}")
-        print(f"\n{name}\n{text_table(result.columns, result.rows())}")
+        more = f": {SHOWN_ROWS} of {counted(counters['rows'], 'row')}" if counters["rows"] > SHOWN_ROWS else ""
+        print(f"\n{name}{more}\n{text_table(result.columns, result.rows())}")
 
 
 def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:
