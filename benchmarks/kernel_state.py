@@ -60,7 +60,9 @@ def measure(calls: tuple[Call, ...], groups: int) -> tuple[list[float], list[flo
         changed = rows(random.choice(groups, CHANGED, replace=False), spec, random)
         calls_before, bytes_before = segments.calls, segments.traffic
         times.append(step(kernel, segments, changed))
-        traffic.append((segments.calls - calls_before) * CALL_MS + (segments.traffic - bytes_before) / 1e6 * MEGABYTE_MS)
+        traffic.append(
+            (segments.calls - calls_before) * CALL_MS + (segments.traffic - bytes_before) / 1e6 * MEGABYTE_MS
+        )
     CACHE.clear()
     return times, traffic, step(kernel, segments, rows(random.choice(groups, CHANGED, replace=False), spec, random))
 

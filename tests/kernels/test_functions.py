@@ -108,6 +108,7 @@ def test_first_and_last_go_by_arrival() -> None:
     assert first.step((7, 1), (5, 1)) == 7
     assert first.step((7, -1)) == 5
     assert first.step((7, 1)) == 5, "it came back later"
+    assert first.step((5, 1)) == 5, "it has been there all the time"
     assert last.step((7, 1), (5, 1)) == 5
     assert last.step((7, 1)) == 7
     assert last.step((7, -1)) == 7, "one of the two sevens is still there"

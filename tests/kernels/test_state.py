@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -66,12 +67,30 @@ def test_a_table_is_what_was_written(drawn: Any, within: str | None, hashes: int
         check(segments, within, hashes, expected)
 
 
+@pytest.mark.parametrize("within", [None, WITHIN])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_large_table_is_folded_round_and_round(seed: int, within: str | None) -> None:
+    random, segments, expected = Random(seed), MemorySegments(), dict[str, int]()
+    hashes = random.choice([3, 400])
+    for step in range(70):
+        changed = random.sample(range(400), 300 if step == 0 else random.randint(1, 12))
+        written, deleted = changed[: len(changed) * 3 // 4], changed[len(changed) * 3 // 4 :]
+        store, table = opened(segments, within)
+        table.write(rows(written, step, hashes), rows(deleted, 0, hashes).drop("v"))
+        store.commit()
+        expected |= {f"k{number}": step * 1000 + number for number in written}
+        expected = {key: value for key, value in expected.items() if int(key[1:]) not in deleted}
+        check(segments, within, hashes, expected)
+    assert opened(segments, within)[1].layout.cycle > 1
+
+
 def check(segments: MemorySegments, within: str | None, hashes: int, expected: dict[str, int]) -> None:
     store, table = opened(segments, within)
     assert values(table.scan()) == expected
     assert store.stats()[0] == len(expected)
     assert len(segments.blobs) <= 1 + len(list(table.layout.chunks())), "no blob is left behind"
     some = rows(list(range(0, 40, 3)), 0, hashes)
+    assert values(table.lookup(some)) == {key: expected[key] for key in some["k"].to_list() if key in expected}
     wanted = set(some["__h"].to_list())
     mine = {key: value for key, value in expected.items() if int(key[1:]) % hashes * 7 - 11 in wanted}
     assert values(table.groups(some["__h"])) == mine
