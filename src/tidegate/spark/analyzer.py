@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Error, did_you_mean, make
-from tidegate.spark.conditions import error_of
+from tidegate.spark.conditions import error_of, quiet
 from tidegate.spark.type_names import json_type, name_of
 
 SETTINGS = {
@@ -92,17 +91,14 @@ class SparkAnalyzer:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Spark's refusals as errors of ours. PySpark also prints them to stderr, which is nothing a user asked for."""
-        logger = logging.getLogger("SQLQueryContextLogger")
-        before, logger.disabled = logger.disabled, True
-        try:
-            yield
-        except (AnalysisException, ParseException) as refusal:
-            raise self._error(refusal) from None
-        except PySparkException as failure:
-            raise self._error(failure) from failure
-        finally:
-            logger.disabled = before
+        """Spark's refusals as errors of ours."""
+        with quiet():
+            try:
+                yield
+            except (AnalysisException, ParseException) as refusal:
+                raise self._error(refusal) from None
+            except PySparkException as failure:
+                raise self._error(failure) from failure
 
     def _error(self, refusal: PySparkException) -> Error:
         error = error_of(refusal)

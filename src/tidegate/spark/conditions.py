@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyspark.errors.exceptions.base import PySparkException
+from pyspark.logger import PySparkLogger
 
 from tidegate.errors import Error, did_you_mean, make
 
@@ -26,6 +28,17 @@ NOISE = (
     r"\s*Please, refer to '[^']*' for a fix\.?",
     r'\s*If necessary set "[^"]*" to "[^"]*"( to bypass this error)?\.?',
 )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """PySpark also prints what it refuses to stderr, which is nothing a user asked for."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def error_of(refusal: PySparkException) -> Error:

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate.catalog.schema import Schema
-from tidegate.spark.conditions import error_of
+from tidegate.spark.conditions import error_of, quiet
 from tidegate.spark.types import arrow_schema, struct_type
 
 
@@ -30,7 +30,8 @@ class Queries:
                 frame = self._spark.createDataFrame(table.cast(arrow_schema(schema)), struct_type(schema))
                 frame.createOrReplaceTempView(name)
             try:
-                return self._spark.sql(sql).toArrow()
+                with quiet():
+                    return self._spark.sql(sql).toArrow()
             except PySparkException as failure:
                 raise error_of(failure) from None
             finally:
