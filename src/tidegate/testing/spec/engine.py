@@ -13,13 +13,17 @@ from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
 from tidegate.testing.spec.types import Type, of_arrow, parse_type
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Compiling expressions takes longer than a handful of rows."""
+
+
 class Engine:
     """A database and what a spec does with it."""
 
     def __init__(self, folder: Path, spark: Any, partitions: int = 1) -> None:
         self._folder = folder
         self._spark = spark
-        self._config = {"spark.sql.shuffle.partitions": str(partitions)}
+        self._config = {"spark.sql.shuffle.partitions": str(partitions), **INTERPRETED}
         self.db = self._connect()
 
     def _connect(self) -> tidegate.Database:
