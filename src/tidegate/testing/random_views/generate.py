@@ -142,10 +142,13 @@ class _Maker:
         return Select(source, tuple(items), where)
 
     def _step(self, relations: Sequence[Relation], contents: dict[str, list[tuple[object, ...]]]) -> Step:
+        """Rows for most relations; now and then a step without any."""
         changes: list[Change] = []
-        for relation in self.random.sample(list(relations), self.random.randint(0, len(relations))):
+        if self.random.random() < 0.05:
+            return ()
+        for relation in self.random.sample(list(relations), max(1, len(relations) - self.random.randint(0, 2))):
             rows = contents[relation.name]
-            changes += [self._change(relation, rows) for _ in range(self.random.randint(1, 6))]
+            changes += [self._change(relation, rows) for _ in range(self.random.randint(2, 8))]
         return tuple(changes)
 
     def _change(self, relation: Relation, rows: list[tuple[object, ...]]) -> Change:

@@ -12,7 +12,6 @@ from tidegate.errors import Error
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
 from tidegate.testing.spec.types import Type, of_arrow, parse_type
 
-
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling expressions takes longer than a handful of rows."""
 
