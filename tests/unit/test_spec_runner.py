@@ -1,0 +1,146 @@
+"""The spec runner fails when it should, and says why."""
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.testing.oracle import Oracle
+from tidegate.testing.paths import find, matches, run_paths
+from tidegate.testing.random_views.generate import make
+from tidegate.testing.random_views.shrink import shrink
+from tidegate.testing.spec.files import run_file
+from tidegate.testing.spec.parser import parse, read
+from tidegate.testing.spec.renaming import can_share, renamed, with_prefix
+
+GOOD = """\
+# Sums follow their rows.
+sql
+  CREATE TABLE t (k STRING, x INT);
+  CREATE MATERIALIZED VIEW v AS SELECT k, SUM(x) AS total FROM t GROUP BY k;
+step
+> t
+  a | 1
+< v
+  +I a | 1
+"""
+WRONG = """\
+# Nothing in here is right.
+sql
+  CREATE TABLE t (k STRING, x INT);
+  CREATE MATERIALIZED VIEW v AS SELECT k, SUM(x) AS total FROM t GROUP BY k;
+kind v append
+error *
+  SELECT nothing FROM t;
+  ~ no error says this
+step one row
+> t
+  a | 1
+< v
+  +I b | 2
+= v
+? SELECT k FROM v
+  z
+late t 3
+waterline t.x 5
+step never runs
+advance t.x 5
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("specs")
+    (made / "good.spec").write_text(GOOD)
+    (made / "wrong.spec").write_text(WRONG)
+    (made / "unreadable.spec").write_text("# Title\nthis is no heading\n")
+    return made
+
+
+@pytest.fixture(scope="module")
+def summary(folder, spark):
+    return run_paths([folder], restarts=True, spark=spark)
+
+
+def test_the_summary_counts(summary):
+    assert str(summary) == "1 passed, 2 failed"
+    assert [result.path.stem for result in summary.results if result.ok] == ["good"]
+
+
+def test_every_wrong_check_is_reported_with_its_line(summary):
+    wrong = next(result for result in summary.results if result.path.stem == "wrong")
+    assert [(failure.line, failure.message) for failure in wrong.failures] == [
+        (5, "v is of kind changelog, expected append"),
+        (6, "the text does not say: no error says this"),
+        (12, "< v"),
+        (14, "= v"),
+        (15, "? SELECT k FROM v"),
+        (17, "0 rows of t were late, expected 3"),
+        (18, "the waterline of t.x is none, expected 5"),
+        (19, "the frontier of t.x cannot be moved: frontiers are not maintained yet"),
+    ]
+    shown = wrong.failures[2].render()
+    assert "  Nothing in here is right." in shown
+    assert "  step: one row" in shown
+    assert "- +I b | 2" in shown and "missing" in shown
+    assert "+I a | 1  unexpected" in shown
+    assert "aggregate" in shown.split("EXPLAIN")[1]
+
+
+def test_a_file_that_cannot_be_read_is_a_failure(summary):
+    unreadable = next(result for result in summary.results if result.path.stem == "unreadable")
+    assert "unknown heading 'this'" in unreadable.failures[0].message
+
+
+def test_content_that_is_not_the_batch_answer_is_a_failure(folder, spark, monkeypatch):
+    monkeypatch.setattr(Oracle, "give", lambda self, relation, given: None)
+    result = run_file(folder / "good.spec", spark, restarts=False)
+    assert [failure.message for failure in result.failures] == ["v is not what its SELECT gives as a batch"]
+    assert "a | 1    unexpected" in " ".join(result.failures[0].render().split("\n"))
+
+
+def test_files_are_found_and_chosen_by_a_word(folder):
+    assert [path.name for path in find([folder, folder / "good.spec"])] == [
+        "good.spec",
+        "unreadable.spec",
+        "wrong.spec",
+    ]
+    assert matches(folder / "good.spec", "FOLLOW their")
+    assert not matches(folder / "unreadable.spec", "follow")
+    with pytest.raises(FileNotFoundError):
+        find([folder / "missing"])
+
+
+def test_relations_are_renamed_by_place_and_nothing_else_is():
+    sql = "CREATE MATERIALIZED VIEW t AS SELECT a.a AS t, 'a' AS x FROM a WHERE a.t > 1 -- a\n"
+    names = {"a": "p_a", "t": "p_t"}
+    assert (
+        renamed(sql, names)
+        == "CREATE MATERIALIZED VIEW p_t AS SELECT p_a.a AS t, 'a' AS x FROM p_a WHERE p_a.t > 1 -- a\n"
+    )
+
+
+def test_a_renamed_spec_says_the_same(folder):
+    spec = read(folder / "good.spec")
+    assert can_share(spec)
+    assert not can_share(parse(WRONG))
+    prefixed = with_prefix(spec, "p_")
+    assert "CREATE TABLE p_t" in prefixed.items[0].text
+    assert prefixed.items[1].inputs[0].relation == "p_t"
+    assert prefixed.items[2].view == "p_v"
+
+
+def test_a_seed_makes_one_case_and_shrinking_keeps_what_fails():
+    case = make(7, 10)
+    assert case.spec() == make(7, 10).spec()
+    assert parse(case.spec(), Path("x.spec")).runs == 4
+    view = case.views[-1]
+    alone = case.with_views({view.name})
+    row = next(change for step in alone.steps for change in step)
+
+    def fails(smaller):
+        return view.name in {one.name for one in smaller.views} and any(row in step for step in smaller.steps)
+
+    smallest = shrink(case, fails, seconds=30)
+    assert fails(smallest)
+    assert sum(len(step) for step in smallest.steps) == 1
+    assert len(smallest.views) == len(alone.views)
