@@ -20,14 +20,14 @@ PIPELINE = Path(__file__).parent / "pipeline.py"
 VIEWS = ("passed", "sums", "uniques", "best", "overall")
 
 
-def test_twenty_kills_change_nothing(tmp_path, spark):
+def test_twenty_kills_change_nothing(tmp_path, request):
     seed = int(os.environ.get("KILL_SEED", time.time_ns() % 1_000_000))
     print(f"KILL_SEED={seed}")
     chance = random.Random(seed)
     folder, journal = tmp_path / "data", tmp_path / "journal"
     ran = sum(run_and_kill(folder, journal, number, chance) for number in range(KILLS))
     assert ran >= KILLS // 2, f"seed {seed}: only {ran} of {KILLS} runs came as far as running"
-    db = tidegate.connect(str(folder), spark=spark)
+    db = tidegate.connect(str(folder), spark=request.getfixturevalue("spark"))
     try:
         db.step()
         check(db, *read_journal(journal))
