@@ -26,7 +26,7 @@ from tidegate.runtime.ledger import Ledger
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.step_log import StepLog
-from tidegate.runtime.subscription import Subscription, visible
+from tidegate.runtime.subscription import Subscription, changes_of, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,10 +219,9 @@ class Database:
         entry = self.catalog.readable(relation)
         self.log.refresh()
         end = self.log.last() if to_step is None else to_step
-        found = []
+        found: list[Change] = []
         for step, table in self.log.changes(entry.name, from_step - 1, end):
-            for row in visible(table, step, entry.changes == "upsert").to_pylist():
-                found.append(Change(row.pop("op"), row.pop("weight"), row.pop("step"), row))
+            found += changes_of(visible(table, step, entry.changes == "upsert"))
         return found
 
     def explain(self, view: str, stage: str = "circuit") -> Explanation:

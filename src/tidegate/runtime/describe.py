@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate.catalog.relation import Relation
+from tidegate.catalog.schema import Column
 from tidegate.connectors.secrets import mask_sql
 from tidegate.runtime.contents import content
 
@@ -68,13 +69,18 @@ def describe(relation: Relation, extended: bool) -> pa.Table:
     rows: dict[str, pa.Array] = {
         "column_name": pa.array([column.name for column in columns], pa.string()),
         "data_type": pa.array([column.type.upper() for column in columns], pa.string()),
-        "nullable": pa.array([column.nullable and column.name not in _key(relation) for column in columns], pa.bool_()),
+        "nullable": pa.array([_nullable(relation, column) for column in columns], pa.bool_()),
     }
     if extended:
         notes = {note.column: f"{note.kind} {note.sql or ''}".strip() for note in relation.times}
         rows["key"] = pa.array([column.name in _key(relation) for column in columns], pa.bool_())
         rows["time"] = pa.array([notes.get(column.name) for column in columns], pa.string())
     return pa.table(rows)
+
+
+def _nullable(relation: Relation, column: Column) -> bool:
+    """A declared key or NOT NULL column is not; of a view nothing is promised: a group's key may be NULL."""
+    return relation.kind == "view" or (column.nullable and column.name not in relation.primary_key)
 
 
 def _key(relation: Relation) -> tuple[str, ...]:

@@ -49,8 +49,7 @@ class Subscription:
 
     def __iter__(self) -> Iterator[Change]:
         for table in self.batches():
-            for row in table.to_pylist():
-                yield Change(row.pop("op"), row.pop("weight"), row.pop("step"), row)
+            yield from changes_of(table)
 
     def _wait(self) -> int | None:
         """The newest step once there is one to read; None when the time is over."""
@@ -65,6 +64,13 @@ class Subscription:
             with self._log.arrived:
                 self._log.arrived.wait(POLL_SECONDS)
         return None
+
+
+def changes_of(table: pa.Table) -> Iterator[Change]:
+    """The rows of a visible table as changes: by place, since a view may have columns called op, weight or step."""
+    names = table.column_names[3:]
+    for op, weight, step, *row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        yield Change(op, weight, step, dict(zip(names, row, strict=True)))
 
 
 def visible(table: pa.Table, step: int, upsert: bool) -> pa.Table:

@@ -52,11 +52,10 @@ def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
     """Takes a source's options out of the bag."""
     at = bag.span_of("path")
     path = bag.required("path", "some/folder")
-    _require_place(path, at)
     folder, name = _folder_and_name(path)
     chosen = checked_format(bag, spec.format, FORMATS, _format_by_suffix(path))
     is_csv, is_text = chosen == "csv", chosen != "parquet"
-    return ReadOptions(
+    options = ReadOptions(
         folder=folder,
         format=chosen,
         pattern=bag.text("pattern", name),
@@ -71,6 +70,9 @@ def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
         timestamp_format=bag.text("timestamp_format") if is_text else None,
         date_format=bag.text("date_format") if is_text else None,
     )
+    bag.finish()
+    _require_place(path, at)
+    return options
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
