@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate.catalog.schema import Schema
+from tidegate.errors import Error, did_you_mean
 from tidegate.spark.conditions import error_of, quiet
 from tidegate.spark.types import arrow_schema, struct_type
 
@@ -33,7 +34,16 @@ class Queries:
                 with quiet():
                     return self._spark.sql(sql).toArrow()
             except PySparkException as failure:
-                raise error_of(failure) from None
+                raise _explained(failure, tables) from None
             finally:
                 for name in tables:
                     self._spark.catalog.dropTempView(name)
+
+
+def _explained(failure: PySparkException, tables: Mapping[str, tuple[Schema, pa.Table]]) -> Error:
+    """What Spark refused, with the nearest columns there are."""
+    error = error_of(failure)
+    if error.code == "UNKNOWN_COLUMN" and not error.hint:
+        known = dict.fromkeys(column.name for schema, _ in tables.values() for column in schema)
+        error.hint = did_you_mean(error.message.split()[-1], known, "columns")
+    return error
