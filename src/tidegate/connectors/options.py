@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from tidegate.connectors.secrets import masked
-from tidegate.errors import Error, Span, did_you_mean, enumerated, make
+from tidegate.errors import Error, Span, did_you_mean, enumerated, make, nearest
 
 T = TypeVar("T")
 Given = Iterable[tuple[str, str, Span | None]]
@@ -42,6 +42,9 @@ class Bag:
     def required(self, name: str, example: str, aliases: Sequence[str] = ()) -> str:
         value = self.text(name, aliases=aliases)
         if value is None:
+            for key, _, at in self._left.values():
+                if nearest(key, [name]):
+                    raise self.unknown(key, at)
             raise make("MISSING_OPTION", where=self.where, name=name, hint=f"add {name} = '{example}'", span=self.span)
         return value
 
