@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.catalog.schema import Schema
 from tidegate.errors import Error, did_you_mean
@@ -28,8 +28,7 @@ class Queries:
         """The rows of a query over tables under the names it uses."""
         with self._lock:
             for name, (schema, table) in tables.items():
-                frame = self._spark.createDataFrame(table.cast(arrow_schema(schema)), struct_type(schema))
-                frame.createOrReplaceTempView(name)
+                self._frame(schema, table).createOrReplaceTempView(name)
             try:
                 with quiet():
                     return self._spark.sql(sql).toArrow()
@@ -38,6 +37,12 @@ class Queries:
             finally:
                 for name in tables:
                     self._spark.catalog.dropTempView(name)
+
+    def _frame(self, schema: Schema, table: pa.Table) -> DataFrame:
+        """PySpark cannot read columns without a single chunk, which is how empty tables may come."""
+        arrow = arrow_schema(schema)
+        given = table.cast(arrow) if table.num_rows else arrow.empty_table()
+        return self._spark.createDataFrame(given, struct_type(schema))
 
 
 def _explained(failure: PySparkException, tables: Mapping[str, tuple[Schema, pa.Table]]) -> Error:
