@@ -162,3 +162,44 @@ def test_runs_of_a_size_are_merged() -> None:
     assert to_merge([4, 4, 4, 1, 1, 1, 1], 1000) == 7
     assert to_merge([8, 8, 8, 8], 16) == 1
     assert to_merge([], 16) == 1
+
+
+spans = st.lists(st.tuples(numbers, numbers, st.none() | st.integers(-12, 30), st.booleans()), max_size=25)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(spans, st.sampled_from([None, WITHIN]), st.sampled_from([1, 5, 1000]))
+def test_what_is_filed_below_a_hash_can_be_forgotten(drawn: Any, within: str | None, hashes: int) -> None:
+    segments, expected = MemorySegments(), dict[int, int]()
+
+    def below(limit: int) -> set[int]:
+        return {number for number in expected if number % hashes * 7 - 11 < limit}
+
+    for step, (written, after, limit, cold) in enumerate(drawn):
+        if cold:
+            CACHE.clear()
+        store, table = opened(segments, within)
+        table.write(rows(written, step, hashes))
+        some = {f"k{number}": expected[number] for number in below(limit or 0) - below(-4)}
+        assert values(table.between(-4, limit or 0)) == some
+        expected |= {number: step * 1000 + number for number in written}
+        if limit is not None:
+            gone = below(limit)
+            assert table.forget_below(limit) == len(gone)
+            expected = {number: value for number, value in expected.items() if number not in gone}
+            again = [number for number in after if number in gone]
+            table.write(rows(again, step, hashes), grown=len(again))
+            expected |= {number: step * 1000 + number for number in again}
+        store.commit()
+        check(segments, within, hashes, {f"k{number}": value for number, value in expected.items()})
+
+
+def test_what_is_forgotten_is_not_read_twice() -> None:
+    segments = MemorySegments()
+    for step in range(300):
+        store, table = opened(segments, None)
+        table.write(rows([step], step, 10**6), grown=1)
+        table.forget_below((step - 3) * 7 - 11)
+        store.commit()
+        assert store.stats()[0] <= 4
+    assert len(segments.blobs) < 10

@@ -6,9 +6,10 @@ from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
 from tidegate.kernels.distinct import Distinct
 from tidegate.kernels.set_op import SetOp
-from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec
+from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec, WindowedSpec
 from tidegate.kernels.table import make_table
 from tidegate.kernels.top_n import TopN
+from tidegate.kernels.windowed import Windowed
 
 __all__ = ["make"]
 
@@ -26,3 +27,6 @@ def make(spec: KernelSpec) -> Kernel:
             return TopN(spec)
         case TableSpec():
             return make_table(spec)
+        case WindowedSpec():
+            return Windowed(spec)
+    raise TypeError(f"{type(spec).__name__} has no kernel")

@@ -13,11 +13,11 @@ from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import WEIGHT, Clock, Delta, State, Welcoming
 from tidegate.kernels.specs import AggregateSpec
 
 
-class Aggregate:
+class Aggregate(Welcoming):
     """The kernel. What it keeps of a group: the number of its rows, sums, best entries, and values where needed."""
 
     def __init__(self, spec: AggregateSpec) -> None:
@@ -38,12 +38,17 @@ class Aggregate:
         return Delta(GroupStep(self._plan, parts, clock, state).changes())
 
     def content(self, state: State) -> pl.DataFrame | None:
-        table = state.stored("groups", self._plan.spec.keys)
-        if table is None:
-            return None
-        groups = table.scan().filter(pl.lit(self._plan.spec.scalar) | (pl.col(WEIGHT) > 0))
-        found = results(self._plan, groups, groups, lambda number: all_entries(number, self._plan, groups, state))
-        return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
+        return groups_content(self._plan, state)
+
+
+def groups_content(plan: Plan, state: State) -> pl.DataFrame | None:
+    """The results of all groups that are stored."""
+    table = state.stored("groups", plan.spec.keys)
+    if table is None:
+        return None
+    groups = table.scan().filter(pl.lit(plan.spec.scalar) | (pl.col(WEIGHT) > 0))
+    found = results(plan, groups, groups, lambda number: all_entries(number, plan, groups, state))
+    return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
 
 
 def _zero(parts: Parts) -> Parts:

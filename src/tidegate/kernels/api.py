@@ -19,13 +19,26 @@ HASH = "__h"
 SEQ = "__seq"
 
 
+Bound = int | float | str | None
+"""The value of a line, as a column of its type is stored: microseconds, days, a number; a decimal as text ("12.50").
+None while there is none yet; `INFINITE` when no more rows will come."""
+
+INFINITE = "inf"
+
+
 @dataclass(frozen=True)
 class Clock:
-    """The logical time of a step: the same whenever the step is run again."""
+    """The logical time of a step: the same whenever the step is run again.
+
+    `lines` are the waterlines that hold in this step, `before` those that held in the step before, both by name;
+    `before_us` is the time of the step before, 0 if there was none.
+    """
 
     step: int
     time_us: int
-    waterlines: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, Bound] = field(default_factory=dict)
+    before: Mapping[str, Bound] = field(default_factory=dict)
+    before_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,10 +53,22 @@ class RowError:
 
 @dataclass
 class Delta:
-    """What a kernel produced in one step: changed rows (output columns plus `__w`), or None, and refused rows."""
+    """What a kernel produced in one step: changed rows (output columns plus `__w`), or None, and what it refused.
+
+    `late` are rows of a port that came too late (its columns plus `__w`). `wake_us` is the next processing time at
+    which the kernel has something to do even if nothing comes. `dropped` counts rows of state that were forgotten
+    because no row can change them any more.
+    """
 
     rows: pl.DataFrame | None = None
     errors: list[RowError] = field(default_factory=list)
+    late: pl.DataFrame | None = None
+    wake_us: int | None = None
+    dropped: int = 0
+
+
+OK, LATE, NO_TIME = 0, 1, 2
+"""What a kernel says of a row before it is let in."""
 
 
 class Segments(Protocol):
@@ -76,6 +101,15 @@ class Table(Protocol):
         """All stored rows."""
         ...
 
+    def between(self, low: int | None, high: int | None) -> pl.DataFrame:
+        """The stored rows whose hash is at least `low` and below `high` (None: no limit)."""
+        ...
+
+    def forget_below(self, high: int | None) -> int:
+        """Forgets all rows whose hash is below `high` (None: all), those written in this step so far too, and says how
+        many they are. Costs what is forgotten, not what is stored."""
+        ...
+
     def write(
         self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
     ) -> None:
@@ -100,6 +134,11 @@ class State(Protocol):
 class Kernel(Protocol):
     """One stateful operator. Instances are stateless and shared: everything that lasts is in `state`."""
 
+    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        """OK, LATE or NO_TIME (Int8) for each row as it comes, before `combine`; None: all are welcome. Rows that are
+        not OK go no further."""
+        ...
+
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         """Shrinks a step's rows before they travel to their bucket (partial aggregation). Associative; may change
         columns but keeps `__h`. Rows combined several times, in any grouping, mean the same."""
@@ -113,3 +152,10 @@ class Kernel(Protocol):
         """The whole output as it stands (output columns plus `__w`): what a consumer added later begins with. None or
         an empty frame if there is none."""
         ...
+
+
+class Welcoming:
+    """A kernel to which no row comes too late."""
+
+    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        return None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
 from tidegate.kernels.specs import DistinctSpec
 from tidegate.kernels.weights import there, weighed
 
 
-class Distinct:
+class Distinct(Welcoming):
     """Keeps how often each row is there; where nothing ever retracts, only that it was seen."""
 
     def __init__(self, spec: DistinctSpec) -> None:

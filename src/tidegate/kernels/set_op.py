@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, types_of
 from tidegate.kernels.specs import SetOpSpec
 
@@ -23,7 +23,7 @@ RULES: dict[tuple[str, bool], Rule] = {
 }
 
 
-class SetOp:
+class SetOp(Welcoming):
     """Keeps how often each row is on either side."""
 
     def __init__(self, spec: SetOpSpec) -> None:

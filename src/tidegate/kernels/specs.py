@@ -74,13 +74,132 @@ class TopNSpec:
 
 
 @dataclass(frozen=True)
+class Test:
+    """Whether a column's value is below the line of that name (or at it, if `inclusive`). NULL is not."""
+
+    column: str
+    line: str
+    inclusive: bool = False
+
+
+@dataclass(frozen=True)
 class TableSpec:
-    """The content of a table. Keyed (last writer wins) if `key` is not empty, else a bag."""
+    """The content of a table. Keyed (last writer wins) if `key` is not empty, else a bag. A change is late if the row
+    that it brings or replaces is below a line of `lateness`."""
 
     relation: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     append_only: bool
+    lateness: tuple[Test, ...] = ()
 
 
-KernelSpec = AggregateSpec | DistinctSpec | SetOpSpec | TopNSpec | TableSpec
+@dataclass(frozen=True)
+class Length:
+    """A length of time. Months go by the calendar."""
+
+    micros: int = 0
+    months: int = 0
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Windows `[start, end)` over the column `time` (timestamp, timestamp_ntz or date).
+
+    `kind`: tumble (`size`), hop (`size`, every `slide`), cumulate (`size` in steps of `slide`), session (`size` is the
+    gap, `slide` is None). Aligned to the epoch plus `offset` microseconds; windows of months to the year 1970.
+    `type` is the Spark type of `time`: it says how its line is reckoned, and the type of `start` and `end`.
+    """
+
+    kind: str
+    time: str
+    size: Length
+    slide: Length | None = None
+    offset: int = 0
+    start: str = "window_start"
+    end: str = "window_end"
+    type: str = "timestamp"
+
+
+@dataclass(frozen=True)
+class WindowedSpec:
+    """GROUP BY windows: `aggregate` over the rows of each window. Its keys are the other group columns followed by
+    `window.start` and `window.end`. `line` names the frontier of `window.time` (None: windows never close).
+
+    A row is late when the frontier has reached the end of all its windows plus `lateness` microseconds. `delayed`: rows
+    are held against the frontier of the step before, since what they come from lets them go when the frontier moves.
+    """
+
+    window: WindowSpec
+    aggregate: AggregateSpec
+    line: str | None
+    lateness: int = 0
+    delayed: bool = False
+
+
+@dataclass(frozen=True)
+class AssignSpec:
+    """Every row once for each of its windows, with their `start` and `end`; nothing is late here. Sessions are per
+    `partition`."""
+
+    window: WindowSpec
+    columns: tuple[str, ...]
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GateSpec:
+    """Holds changes of rows back and lets them go.
+
+    A change leaves when its row passes all tests of `release` (none: it never does). With `every`, changes leave when
+    processing time has reached a multiple of that many microseconds, and those of a row that just begins to pass
+    `release` leave at once. A row that passes all tests of `late` (if there are any) comes too late. `columns` are
+    those of the rows it holds.
+    """
+
+    columns: tuple[str, ...]
+    release: tuple[Test, ...]
+    late: tuple[Test, ...] = ()
+    every: int | None = None
+    delayed: bool = False
+
+
+@dataclass(frozen=True)
+class GatedSpec:
+    """An aggregate and the gate that its results wait at."""
+
+    inner: AggregateSpec | WindowedSpec
+    gate: GateSpec
+
+
+@dataclass(frozen=True)
+class HoldBackSpec:
+    """Rows come out once every test holds, in the step after the one that made it so; NULL never waits."""
+
+    columns: tuple[str, ...]
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True)
+class DuringSpec:
+    """Rows are there while `since <= processing time < until`, microseconds in columns of those names (None, or NULL in
+    the column: no such bound). Neither is among `columns`, the rows that come out."""
+
+    columns: tuple[str, ...]
+    since: str | None
+    until: str | None
+
+
+KernelSpec = (
+    AggregateSpec
+    | DistinctSpec
+    | SetOpSpec
+    | TopNSpec
+    | TableSpec
+    | WindowedSpec
+    | AssignSpec
+    | GateSpec
+    | GatedSpec
+    | HoldBackSpec
+    | DuringSpec
+)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, Kernel, State, Table
+from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, Kernel, State, Table, Welcoming
 from tidegate.kernels.frames import aligned, changes, consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.refusals import in_order, refusals, shown
 from tidegate.kernels.specs import TableSpec
@@ -22,7 +22,7 @@ def make_table(spec: TableSpec) -> Kernel:
     return AppendOnlyTable(spec) if spec.append_only else KeyedTable(spec)
 
 
-class KeyedTable:
+class KeyedTable(Welcoming):
     """One row per key: an insert replaces, a delete of a missing key does nothing."""
 
     def __init__(self, spec: TableSpec) -> None:
@@ -98,7 +98,7 @@ class AppendOnlyTable(KeyedTable):
         return f"{self._spec.relation} is append-only and has a row with {shown(row, self._key)} already."
 
 
-class BagTable:
+class BagTable(Welcoming):
     """Rows with their multiplicity; deleting a row that is not there is refused."""
 
     def __init__(self, spec: TableSpec) -> None:
@@ -138,7 +138,7 @@ class BagTable:
         return f"{self._spec.relation} has no such row to delete."
 
 
-class AppendOnlyBag:
+class AppendOnlyBag(Welcoming):
     """A bag that only grows: a delete is refused."""
 
     def __init__(self, spec: TableSpec) -> None:

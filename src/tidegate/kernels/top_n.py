@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.ranking import Ints, Ranking, difference, ordered
 from tidegate.kernels.specs import TopNSpec
@@ -25,7 +25,7 @@ NOWHERE, WINDOW, REST = 0, 1, 2
 LEAST_SLACK = 16
 
 
-class TopN:
+class TopN(Welcoming):
     """The kernel. Output: the rows of the top, with their place where the spec names a column for it."""
 
     def __init__(self, spec: TopNSpec) -> None:

@@ -153,10 +153,15 @@ def table_name(number: int) -> str:
     return f"values{number}"
 
 
+def value_ident(plan: Plan, number: int) -> list[str]:
+    """What tells the entries of a bag apart."""
+    return list(dict.fromkeys([*plan.spec.keys, *plan.values[number].args]))
+
+
 def all_entries(number: int, plan: Plan, groups: pl.DataFrame, state: State) -> pl.DataFrame:
     """The entries of a bag as they are stored, with the numbers of their groups."""
     keys, args = plan.spec.keys, plan.values[number].args
-    table = state.stored(table_name(number), list(dict.fromkeys([*keys, *args])))
+    table = state.stored(table_name(number), value_ident(plan, number))
     if table is None:
         return pl.DataFrame(schema={GROUP: pl.Int64(), WEIGHT: pl.Int64(), **{name: plan.types[name] for name in args}})
     rows = table.scan()

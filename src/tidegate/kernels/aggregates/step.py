@@ -30,11 +30,13 @@ class GroupStep:
         self._stored, self._old = self._before()
         self._new = self._after()
 
-    def changes(self) -> pl.DataFrame | None:
-        """Writes what is kept and gives the changes of the results."""
+    def changes(self, filed: bool = False) -> pl.DataFrame | None:
+        """Writes what is kept and gives the changes of the results, with the hash of their group if `filed`."""
         had, has = self._exists(self._old) & self._stored, self._exists(self._new)
         self._write()
-        return changes(self._results(self._old, after=False), had, self._results(self._new, after=True), has)
+        hashes = [self._groups[HASH]] if filed else []
+        old, new = self._results(self._old, after=False), self._results(self._new, after=True)
+        return changes(old.with_columns(hashes), had, new.with_columns(hashes), has)
 
     def _exists(self, kept: pl.DataFrame) -> Mask:
         """Which groups have a result: those with rows, and a global aggregate always."""

@@ -15,7 +15,7 @@ import polars as pl
 from tidegate.kernels.state.chunks import CHUNK_BYTES, Chunks, Sorted
 from tidegate.kernels.state.layout import Layout, Run
 from tidegate.kernels.state.merge import DEAD, newest
-from tidegate.kernels.state.search import LOWEST
+from tidegate.kernels.state.search import LOWEST, Position
 from tidegate.kernels.state.table import RunTable
 
 LEAST_CHUNK, LARGEST_CHUNK = 16_384, 65_536
@@ -29,9 +29,13 @@ LARGEST_RUN = 65_536
 
 def settle(table: RunTable, chunks: Chunks) -> None:
     """Gives the table the layout that has in it what was written."""
-    rows, grown = table.taken()
+    rows, grown, floor = table.taken()
+    if floor is not None:
+        _Compaction(table, chunks).cut(floor)
     if rows is not None:
-        _Compaction(table, chunks).add(rows, grown)
+        _Compaction(table, chunks).add(rows)
+    if grown:
+        table.layout = replace(table.layout, count=table.layout.count + grown)
 
 
 class _Compaction:
@@ -40,9 +44,19 @@ class _Compaction:
         self._chunks = chunks
         self._layout = table.layout
 
-    def add(self, rows: pl.DataFrame, grown: int) -> None:
-        count, runs = self._layout.count + grown, (*self._layout.runs, self._run(rows))
-        self._become(replace(self._layout, count=count, runs=runs))
+    def cut(self, floor: Position) -> None:
+        """Leaves out all that is below a position: whole chunks, and of a chunk that is cut what is below."""
+        runs = [(run, self._above(run.rows, floor)) for run in self._layout.runs]
+        # Some of what is cut off may have been folded already, so `left` may be too high now, but never too low.
+        kept = tuple(replace(run, rows=rows, left=min(run.left, rows.rows)) for run, rows in runs if rows.chunks)
+        self._become(replace(self._layout, base=self._above(self._layout.base, floor), runs=kept))
+
+    def _above(self, rows: Sorted, floor: Position) -> Sorted:
+        kept, rest = self._table.above(rows, floor)
+        return Sorted((*(() if rest is None else self._cut(rest).chunks), *kept))
+
+    def add(self, rows: pl.DataFrame) -> None:
+        self._become(replace(self._layout, runs=(*self._layout.runs, self._run(rows))))
         while self._layout.above > max(LEAST_ABOVE, self._layout.base.rows // BASE_TO_RUNS):
             if 2 * self._layout.above >= self._layout.base.rows:
                 self._rewrite()
@@ -124,7 +138,8 @@ def _rank(rows: int) -> int:
 def _next_chunks(layout: Layout, most: int) -> tuple[int, int]:
     """Which chunks of the base (from, up to) are folded next: one, or several small ones."""
     chunks = layout.base.chunks
-    first = next(number for number, chunk in enumerate(chunks) if layout.cursor == LOWEST or chunk.low >= layout.cursor)
+    ahead = (number for number, chunk in enumerate(chunks) if layout.cursor == LOWEST or chunk.low >= layout.cursor)
+    first = next(ahead, len(chunks))
     last, rows, size = first, 0, 0
     while last < len(chunks) and rows < most // 2 and size < CHUNK_BYTES // 2:
         rows, size, last = rows + chunks[last].rows, size + chunks[last].size, last + 1

@@ -13,6 +13,8 @@ Position = tuple[int, int]
 """A point in the order of rows: hash, and hash within (0 where there is none)."""
 
 LOWEST: Position = (-(1 << 63), -(1 << 63))
+HIGHEST: Position = (1 << 63, 0)
+"""After every row that can be."""
 
 
 def first_at(hashes: Hashes, within: Hashes | None, wanted: Hashes, wanted_within: Hashes | None) -> Places:

@@ -40,6 +40,8 @@ class Store:
 
     def stored(self, name: str, ident: Sequence[str]) -> RunTable | None:
         """A table with the columns it was stored with; None if nothing is stored in it."""
+        if name in self._tables:
+            return self._tables[name]
         layout = self._layouts.get(name, Layout())
         chunk = next(layout.chunks(), None)
         if chunk is None:

@@ -12,7 +12,7 @@ from tidegate.kernels.state.cache import Decoded, Hashes
 from tidegate.kernels.state.chunks import Chunk, Chunks, Sorted
 from tidegate.kernels.state.layout import Layout, Run
 from tidegate.kernels.state.merge import DEAD, equal, newest, sort_order
-from tidegate.kernels.state.search import LOWEST, Mask, Places, Position, first_after, first_at, spread
+from tidegate.kernels.state.search import HIGHEST, LOWEST, Mask, Places, Position, first_after, first_at, spread
 
 
 class RunTable:
@@ -36,6 +36,7 @@ class RunTable:
         self._chunks = chunks
         self._writes: list[pl.DataFrame] = []
         self._grown = 0
+        self._floor: Position | None = None
 
     def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
         return self.match(keys)[1]
@@ -69,6 +70,21 @@ class RunTable:
     def scan(self) -> pl.DataFrame:
         return self._current([self.slice(rows, run, LOWEST, None) for rows, run in self._ages()])
 
+    def between(self, low: int | None, high: int | None) -> pl.DataFrame:
+        start, end = _before(low) or LOWEST, _before(high)
+        return self._current([self.slice(rows, run, start, end) for rows, run in self._ages()])
+
+    def forget_below(self, high: int | None) -> int:
+        """Forgets rows at the commit; what is written after this call stays."""
+        floor = _before(high) or HIGHEST
+        below = pl.lit(True) if high is None else pl.col(HASH) < high
+        stored = [self.slice(rows, run, LOWEST, floor) for rows, run in self._ages()]
+        count = len(self._current([*(rows.filter(below) for rows in reversed(self._writes)), *stored]))
+        self._writes = [rows for rows in (rows.filter(~below) for rows in self._writes) if len(rows)]
+        self._floor = max(floor, self._floor or LOWEST)
+        self._grown -= count
+        return count
+
     def write(
         self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
     ) -> None:
@@ -83,11 +99,20 @@ class RunTable:
             self._writes.append(self._shaped(rows, dead))
         self._grown += grown or 0
 
-    def taken(self) -> tuple[pl.DataFrame | None, int]:
-        """What was written since the last commit, as the rows of a run, and by how much the table grows."""
-        writes, grown = self._writes, self._grown
-        self._writes, self._grown = [], 0
-        return (newest(writes[::-1], self.ident, self.within) if writes else None), grown
+    def taken(self) -> tuple[pl.DataFrame | None, int, Position | None]:
+        """What was written since the last commit, as the rows of a run; by how much the table grows; and below what
+        position all that was stored is forgotten."""
+        writes, grown, floor = self._writes, self._grown, self._floor
+        self._writes, self._grown, self._floor = [], 0, None
+        return (newest(writes[::-1], self.ident, self.within) if writes else None), grown, floor
+
+    def above(self, rows: Sorted, floor: Position) -> tuple[list[Chunk], pl.DataFrame | None]:
+        """Of one age, the chunks at or after a position, and what is left of the one that it cuts."""
+        kept = [chunk for chunk in rows.chunks if chunk.low >= floor]
+        for chunk in rows.chunks:
+            if chunk.low < floor <= chunk.high:
+                return kept, self._sliced(chunk, floor, None)
+        return kept, None
 
     def slice(self, rows: Sorted, run: Run | None, low: Position, high: Position | None) -> pl.DataFrame:
         """The rows of one age with low <= position < high (None: no end) that still count, with their marks."""
@@ -159,6 +184,11 @@ def _place(data: Decoded, position: Position) -> int:
     """The first row that is not below a position."""
     hashes, within = np.array([position[0]]), np.array([position[1]])
     return int(first_at(data.hashes, data.within, hashes, None if data.within is None else within)[0])
+
+
+def _before(hash: int | None) -> Position | None:
+    """The position before all rows of a hash."""
+    return None if hash is None else (hash, LOWEST[1])
 
 
 def _living(numbers: Places, hits: pl.DataFrame, same: Mask) -> tuple[Places, pl.DataFrame]:

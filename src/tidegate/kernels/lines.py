@@ -1,0 +1,115 @@
+"""Rows against waterlines: which are below, and how a value is filed so that those below a line lie together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.kernels.specs import Test
+
+Lines = Mapping[str, Bound]
+
+HIGHEST = (1 << 63) - 1
+"""Where a value that is below no line is filed: NULL."""
+
+DAY = 86_400_000_000
+_DIGITS = 38
+_FAR = float(1 << 61)
+
+
+def since(clock: Clock, delayed: bool) -> Lines:
+    """The lines that rows are held against: those of the step, or of the step before for rows that come a step late."""
+    return clock.before if delayed else clock.lines
+
+
+def passes(test: Test, rows: pl.DataFrame, lines: Lines) -> pl.Series:
+    """Which rows are below the line of a test (or at it, if that counts). NULL is below no line."""
+    column, line = rows[test.column], lines.get(test.line)
+    if line is None or column.dtype == pl.Null:
+        return pl.repeat(False, len(column), dtype=pl.Boolean, eager=True)
+    if line == INFINITE:
+        return column.is_not_null()
+    below = _at_decimal(column, Decimal(str(line)), test) if column.dtype == pl.Decimal else _at(column, line, test)
+    return below.fill_null(False)
+
+
+def all_pass(tests: Iterable[Test], rows: pl.DataFrame, lines: Lines) -> pl.Series:
+    """Which rows pass every test."""
+    passing = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
+    for test in tests:
+        passing = passing & passes(test, rows, lines)
+    return passing
+
+
+def order_key(column: pl.Series) -> pl.Series:
+    """A whole number for each value, none above that of a greater value; NULL is highest of all."""
+    if column.dtype == pl.Null:
+        return pl.repeat(HIGHEST, len(column), dtype=pl.Int64, eager=True)
+    if column.dtype.is_float():
+        key = pl.Series(_float_keys(column.cast(pl.Float64).fill_null(0.0).to_numpy()))
+    elif column.dtype == pl.Decimal:
+        key = column.cast(pl.Float64).fill_null(0.0).floor().clip(-_FAR, _FAR).cast(pl.Int64)
+    else:
+        key = column.to_physical().cast(pl.Int64).fill_null(0).clip(upper_bound=HIGHEST - 2)
+    return key.set(column.is_null(), HIGHEST)
+
+
+def line_key(line: Bound, dtype: pl.DataType) -> int | None:
+    """All values that can be below (or at) a line have an `order_key` below this; None: there are none."""
+    if line is None:
+        return None
+    if line == INFINITE:
+        return HIGHEST
+    if dtype == pl.Decimal:
+        # A decimal becomes a double in more than one way: some room for the difference in the last place.
+        return math.floor(min(max(float(line), -_FAR), _FAR) + abs(float(line)) * 1e-12) + 2
+    if dtype.is_float():
+        return int(_float_keys(np.array([float(line)]))[0]) + 1
+    return math.floor(float(line)) + 1 if isinstance(line, float) else int(line) + 1
+
+
+def micros(column: pl.Series) -> pl.Series:
+    """Times as microseconds since the epoch; a date is its midnight in UTC."""
+    if column.dtype == pl.Date:
+        return column.to_physical().cast(pl.Int64) * DAY
+    return column.to_physical()
+
+
+def line_micros(line: Bound, is_date: bool) -> int | None:
+    """The line of a time in microseconds; None while there is none."""
+    return None if line is None else int(line) * (DAY if is_date else 1)
+
+
+def _at(column: pl.Series, line: int | float | str, test: Test) -> pl.Series:
+    if column.dtype.is_float():
+        column, line = column.cast(pl.Float64), float(line)
+    else:
+        column = column.to_physical().cast(pl.Int64)
+        line = float(line) if isinstance(line, float) else int(line)
+    return column <= line if test.inclusive else column < line
+
+
+def _at_decimal(column: pl.Series, line: Decimal, test: Test) -> pl.Series:
+    """The line is first brought to the scale of the column, to the side where the answer stays the same."""
+    assert isinstance(column.dtype, pl.Decimal)
+    scale = column.dtype.scale
+    with localcontext(prec=100):
+        rounding = ROUND_FLOOR if test.inclusive else ROUND_CEILING
+        line = line.quantize(Decimal(1).scaleb(-scale), rounding)
+        if abs(line.scaleb(scale)) >= Decimal(10) ** _DIGITS:
+            return column.is_not_null() if line > 0 else column.is_not_null() & False
+    limit = pl.Series([line], dtype=pl.Decimal(_DIGITS, scale))
+    wide = column.cast(pl.Decimal(_DIGITS, scale))
+    return wide <= limit if test.inclusive else wide < limit
+
+
+def _float_keys(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The bits of doubles as whole numbers in the order of the doubles; NaN is above all numbers."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+    keys: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(bits < 0, ~(bits & HIGHEST), bits)
+    return keys

@@ -1,0 +1,119 @@
+"""GROUP BY windows of fixed length: tumble, hop and cumulate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from tidegate.kernels.aggregate import groups_content
+from tidegate.kernels.aggregates.bags import table_name, value_ident
+from tidegate.kernels.aggregates.partial import Partial
+from tidegate.kernels.aggregates.plan import Plan
+from tidegate.kernels.aggregates.step import GroupStep
+from tidegate.kernels.api import HASH, INFINITE, LATE, NO_TIME, OK, Clock, Delta, State
+from tidegate.kernels.lines import Lines, line_micros, micros, since
+from tidegate.kernels.specs import AggregateSpec, WindowedSpec
+from tidegate.kernels.types import polars_type
+from tidegate.kernels.windows import Filing, Grid
+
+PANE = "__pane"
+
+
+def on_port(spec: WindowedSpec) -> AggregateSpec:
+    """The aggregate as it is over the rows of the port, where windows are not known yet: its keys are those by which
+    rows are brought together, and with `aggregates.hashes` it says what hashes they must carry."""
+    window, inner = spec.window, spec.aggregate
+    others = tuple(name for name in inner.keys if name not in (window.start, window.end))
+    return replace(inner, keys=others, append_only=inner.append_only and window.kind != "session")
+
+
+class Windowed:
+    """Rows become partial results per pane on their way, panes are taken apart into the windows that are still open,
+    and windows are groups like any other, filed by their end. Those that no row can reach any more are forgotten."""
+
+    def __init__(self, spec: WindowedSpec) -> None:
+        self.spec = spec
+        port = on_port(spec)
+        self._port = Partial(Plan(replace(port, keys=(*port.keys, PANE))))
+        self._plan = Plan(spec.aggregate)
+        self._partial = Partial(self._plan)
+        self._grid = Grid(spec.window)
+        self.filing = Filing(self._grid)
+
+    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        """A row is late if no window of it is open: if it is before the start of all that are."""
+        times = micros(rows[self._time(rows)])
+        verdict = pl.select(pl.when(times.is_null()).then(NO_TIME).otherwise(self._late(times, clock)).cast(pl.Int8))
+        return verdict.to_series() if (verdict.to_series() != OK).any() else None
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        if PANE in rows.columns:
+            return self._port.combined(rows)
+        times = micros(rows[self._time(rows)])
+        if times.null_count():
+            rows, times = rows.filter(times.is_not_null()), times.drop_nulls()
+        return self._port.combined(rows.with_columns(pl.Series(PANE, self._grid.panes(times.to_numpy()))))
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        rows = inputs[0]
+        changes = None if rows is None or rows.is_empty() else self.changes(rows, clock, state)
+        return Delta(None if changes is None else changes.drop(HASH), dropped=self.forget(clock, state))
+
+    def changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
+        """What combined rows change, with the number each group is filed under."""
+        parts = self._partial.parts(self._windows(rows, since(clock, self.spec.delayed)))
+        return None if parts.groups.is_empty() else GroupStep(self._plan, parts, clock, state).changes(filed=True)
+
+    def forget(self, clock: Clock, state: State) -> int:
+        """Drops the windows that are closed for good; gives the number of groups."""
+        line = self.line(clock.lines)
+        if line is None:
+            return 0
+        limit = None if line == INFINITE else self.filing.limit(int(line) - self.spec.lateness)
+        for number, values in enumerate(self._plan.values):
+            bag = state.stored(table_name(number), value_ident(self._plan, number)) if values.stored else None
+            if bag is not None:
+                bag.forget_below(limit)
+        groups = state.stored("groups", self.spec.aggregate.keys)
+        return 0 if groups is None else groups.forget_below(limit)
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        """The results of the windows that are kept: of those that are closed for good nothing is known any more."""
+        return groups_content(self._plan, state)
+
+    def line(self, lines: Lines) -> int | str | None:
+        """The frontier in microseconds, or INFINITE."""
+        line = None if self.spec.line is None else lines.get(self.spec.line)
+        return INFINITE if line == INFINITE else line_micros(line, self.spec.window.type == "date")
+
+    def _time(self, rows: pl.DataFrame) -> str:
+        name, type = self.spec.window.time, self.spec.window.type
+        if rows.schema[name] != polars_type(type):
+            raise TypeError(f"{name} was said to be a {type}, but comes as {rows.schema[name]}")
+        return name
+
+    def _late(self, times: pl.Series, clock: Clock) -> pl.Series:
+        line = self.line(since(clock, self.spec.delayed))
+        if line is None:
+            return pl.repeat(OK, len(times), eager=True)
+        covered = pl.Series(self._grid.covered(times.fill_null(0).to_numpy()))
+        if line == INFINITE:
+            return covered.cast(pl.Int8) * LATE
+        start, _ = self._grid.opened(int(line) - self.spec.lateness)
+        return (covered & (times < start)).cast(pl.Int8) * LATE
+
+    def _windows(self, rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
+        """Partial results of panes as those of windows that are open."""
+        line, window = self.line(lines), self.spec.window
+        if line == INFINITE:
+            rows, line = rows.clear(), None
+        found = self._grid.windows(rows[PANE].to_numpy(), None if line is None else int(line) - self.spec.lateness)
+        if len(found.row) != rows.height or self._grid.kind != "tumble":
+            rows = rows[found.row]
+        filed = self.filing.filed(found.mark, rows[HASH].to_numpy())
+        stamps = [(window.start, found.start), (window.end, found.end)]
+        dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
+        times = [pl.Series(name, values).cast(dtype) for name, values in stamps]
+        return rows.drop(PANE).with_columns(pl.Series(HASH, filed), *times)

@@ -1,0 +1,127 @@
+"""Where windows of fixed length begin and end.
+
+Reckoned in whole numbers: microseconds since the epoch plus the offset, or calendar months since January 1970. A *pane*
+is a stretch of time that no window begins or ends in: rows of one pane are in the same windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.kernels.specs import Length, WindowSpec
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Exploded:
+    """Windows of times: `row` is the number of the time that each belongs to; `start` and `end` in microseconds, `mark`
+    the end as a small number that orders windows."""
+
+    row: npt.NDArray[np.intp]
+    start: Ints
+    end: Ints
+    mark: Ints
+
+
+class Grid:
+    """The windows of a spec: tumble, hop or cumulate."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self._offset, self.kind = spec.offset, spec.kind
+        self.by_month = bool(spec.size.months)
+        self._size = self._count(spec.size)
+        self._slide = self._size if spec.slide is None else self._count(spec.slide)
+        self.unit = gcd(self._size, self._slide)
+
+    def panes(self, times: Ints) -> Ints:
+        """The start of the pane of each time."""
+        number = self._numbers(times)
+        if self.kind == "cumulate":
+            inside = number % self._size
+            return self._micros(number - inside % self._slide)
+        begun = number - number % self._slide
+        if self._size % self._slide == 0:
+            return self._micros(begun)
+        return self._micros(np.maximum(begun, number - (number - self._size) % self._slide))
+
+    def windows(self, times: Ints, after: int | None = None) -> Exploded:
+        """All windows of each time, or those that end after a point of time."""
+        number = self._numbers(times)
+        row, start, end = self._cumulated(number) if self.kind == "cumulate" else self._hopped(number)
+        last = self._micros(end)
+        if after is not None and not (kept := last > after).all():
+            row, start, end, last = row[kept], start[kept], end[kept], last[kept]
+        return Exploded(row, self._micros(start), last, end // self.unit)
+
+    def covered(self, times: Ints) -> npt.NDArray[np.bool_]:
+        """Which times are in a window at all: all of them, unless windows have gaps between them."""
+        if self._slide <= self._size:
+            return np.ones(len(times), dtype=np.bool_)
+        inside: npt.NDArray[np.bool_] = self._numbers(times) % self._slide < self._size
+        return inside
+
+    def opened(self, time_us: int) -> tuple[int, int]:
+        """The earliest start and the earliest end of the windows that end after a time."""
+        number = int(self._numbers(np.array([time_us]))[0])
+        if self.kind == "cumulate":
+            start = number - number % self._size
+            end = min(start + ((number - start) // self._slide + 1) * self._slide, start + self._size)
+        else:
+            start = (number - self._size) // self._slide * self._slide + self._slide
+            end = start + self._size
+        first, last = self._micros(np.array([start, end])).tolist()
+        return first, last
+
+    def mark_after(self, time_us: int) -> int:
+        """The lowest mark of a window that ends after a time."""
+        return int(self._numbers(np.array([time_us]))[0]) // self.unit + 1
+
+    def _hopped(self, number: Ints) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+        latest = number - number % self._slide
+        if self._size == self._slide:
+            return np.arange(len(number)), latest, latest + self._size
+        back = np.arange(-(-self._size // self._slide)) * self._slide
+        starts = latest[:, None] - back
+        row, place = np.nonzero(starts + self._size > number[:, None])
+        start = starts[row, place]
+        return row, start, start + self._size
+
+    def _cumulated(self, number: Ints) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+        start = number - number % self._size
+        lengths = np.minimum(np.arange(1, -(-self._size // self._slide) + 1) * self._slide, self._size)
+        ends = start[:, None] + lengths
+        row, place = np.nonzero(ends > number[:, None])
+        return row, start[row], ends[row, place]
+
+    def _count(self, length: Length) -> int:
+        if bool(length.months) != self.by_month or (length.months and length.micros):
+            raise ValueError("A window's lengths are all months or all of a fixed time.")
+        count = length.months or length.micros
+        if count <= 0:
+            raise ValueError("A window's lengths are above zero.")
+        return count
+
+    def _numbers(self, times: Ints) -> Ints:
+        times = times - self._offset
+        if not self.by_month or not len(times):
+            return times
+        low, high = (int(_month(np.int64(time))) for time in (times.min(), times.max()))
+        starts = _month_starts(np.arange(low, high + 1))
+        return low + np.searchsorted(starts, times, "right").astype(np.int64) - 1
+
+    def _micros(self, numbers: Ints) -> Ints:
+        return (_month_starts(numbers) if self.by_month else numbers) + self._offset
+
+
+def _month(time: np.int64) -> np.int64:
+    return np.int64(np.datetime64(int(time), "us").astype("datetime64[M]").astype(np.int64))
+
+
+def _month_starts(months: Ints) -> Ints:
+    """The beginning of months since January 1970, in microseconds."""
+    return months.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)

@@ -1,0 +1,128 @@
+"""A naive model of the operators of time, in plain Python: it keeps all rows, looks at every window one by one, and
+answers from scratch. Times are datetimes; lines are microseconds."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.kernels.specs import Test, WindowedSpec, WindowSpec
+from tidegate.testing.reference import Change, Groups, Row, picked
+
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+@dataclass
+class Outcome:
+    """What a step says besides its changes: rows too late, and rows without a time."""
+
+    late: Counter[Row] = field(default_factory=Counter)
+    no_time: Counter[Row] = field(default_factory=Counter)
+
+    def refuse(self, kind: str, change: Change) -> None:
+        refused = self.late if kind == "late" else self.no_time
+        refused[picked(change.row, sorted(change.row))] += change.weight
+
+
+def micros(time: datetime.date) -> int:
+    """Microseconds since the epoch; a date is its midnight."""
+    if not isinstance(time, datetime.datetime):
+        time = datetime.datetime(time.year, time.month, time.day)
+    return (time.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def reached(line: Bound, value: int) -> bool:
+    """Whether a line is at or above a value."""
+    return line == INFINITE or (line is not None and float(line) >= value)
+
+
+def passing(test: Test, row: Mapping[str, Any], lines: Mapping[str, Bound]) -> bool:
+    value, line = row[test.column], lines.get(test.line)
+    if value is None or line is None:
+        return False
+    number = micros(value) if isinstance(value, datetime.date) else value
+    return line == INFINITE or bool(number < line) or (test.inclusive and number == line)
+
+
+def windows(spec: WindowSpec, time: datetime.date) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
+    """All windows that cover a time, by trying the starts around it."""
+    at = _Line(spec)
+    number, size = at.number(micros(time)), at.count(spec.size)
+    slide = size if spec.slide is None or spec.kind == "cumulate" else at.count(spec.slide)
+    for start in range(number // slide * slide, number - size, -slide):
+        ends = [start + size]
+        if spec.kind == "cumulate" and spec.slide is not None:
+            ends = [*range(start + at.count(spec.slide), start + size, at.count(spec.slide)), start + size]
+        for end in ends:
+            if start <= number < end:
+                yield at.time(start), at.time(end)
+
+
+class _Line:
+    """Time as whole numbers: microseconds or months."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self.months, self.offset = bool(spec.size.months), spec.offset
+
+    def count(self, length: Any) -> int:
+        return int(length.months if self.months else length.micros)
+
+    def number(self, time_us: int) -> int:
+        if not self.months:
+            return time_us - self.offset
+        day = EPOCH + datetime.timedelta(microseconds=time_us - self.offset)
+        return (day.year - 1970) * 12 + day.month - 1
+
+    def time(self, number: int) -> datetime.datetime:
+        if not self.months:
+            return EPOCH + datetime.timedelta(microseconds=number + self.offset)
+        start = datetime.datetime(1970 + number // 12, number % 12 + 1, 1)
+        return start + datetime.timedelta(microseconds=self.offset)
+
+
+class Windows:
+    """GROUP BY windows: every row is put into each of its windows that is open, and stays there."""
+
+    def __init__(self, spec: WindowedSpec) -> None:
+        self._spec, self._groups = spec, Groups(spec.aggregate)
+
+    def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
+        outcome, taken = Outcome(), []
+        for change in changes:
+            time = change.row[self._spec.window.time]
+            if time is None:
+                outcome.refuse("no_time", change)
+                continue
+            every = list(windows(self._spec.window, time))
+            mine = [window for window in every if not self._closed(window[1], self._since(clock))]
+            taken += [self._in(change, window) for window in mine]
+            if every and not mine:
+                outcome.refuse("late", change)
+        self._groups.step(clock.step, [taken])
+        return outcome
+
+    def content(self) -> Counter[Row]:
+        return self._groups.content()
+
+    def kept(self, clock: Clock) -> Counter[Row]:
+        """The part of the content that may still change."""
+        place = self._spec.aggregate.keys.index(self._spec.window.end)
+        everything = self.content()
+        return Counter({row: n for row, n in everything.items() if not self._closed(row[place], clock.lines)})
+
+    def _since(self, clock: Clock) -> Mapping[str, Bound]:
+        return clock.before if self._spec.delayed else clock.lines
+
+    def _closed(self, end: datetime.datetime, lines: Mapping[str, Bound]) -> bool:
+        line = None if self._spec.line is None else lines.get(self._spec.line)
+        return reached(line, micros(end) + self._spec.lateness)
+
+    def _in(self, change: Change, window: tuple[datetime.datetime, datetime.datetime]) -> Change:
+        time, spec = change.row[self._spec.window.time], self._spec.window
+        zone = time.tzinfo if isinstance(time, datetime.datetime) else datetime.UTC
+        start, end = (edge.replace(tzinfo=zone) for edge in window)
+        return replace(change, row={**change.row, spec.start: start, spec.end: end})

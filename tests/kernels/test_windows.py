@@ -1,0 +1,205 @@
+"""Windows against the naive model: where they lie, and GROUP BY over them under a moving frontier."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.bench import Given
+from tests.kernels.test_aggregate import call
+from tests.kernels.timed import Moment, Timed, clocks, given_changes, moments, quick
+from tidegate.kernels import aggregates
+from tidegate.kernels.api import INFINITE
+from tidegate.kernels.specs import AggregateSpec, Call, Length, WindowedSpec, WindowSpec
+from tidegate.kernels.windowed import on_port
+from tidegate.kernels.windows import Grid, opened
+from tidegate.testing.reference_time import EPOCH, Windows, micros, windows
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+UTC = datetime.UTC
+YEAR = 365 * 86_400_000_000
+
+
+def lengths(unit: str) -> st.SearchStrategy[WindowSpec]:
+    """Windows of all kinds, some with lengths that do not divide each other."""
+
+    def made(kind: str, size: int, slide: int, offset: int) -> WindowSpec:
+        size, slide = (max(size, slide), min(size, slide)) if kind == "cumulate" else (size, slide)
+        step = None if kind == "tumble" else Length(**{unit: slide})
+        return WindowSpec(kind, "ts", Length(**{unit: size}), step, offset)
+
+    small = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12])
+    return st.builds(made, st.sampled_from(["tumble", "hop", "cumulate"]), small, small, st.integers(-9, 9))
+
+
+TIMES = st.one_of(
+    st.integers(-30, 30),
+    st.integers(micros(datetime.datetime(1, 1, 1)), micros(datetime.datetime(9999, 12, 31, 23))),
+    st.sampled_from(
+        [micros(datetime.datetime(y, m, d)) + e for y, m, d in [(2024, 2, 29), (1969, 12, 1)] for e in (-1, 0)]
+    ),
+)
+
+
+@quick(300)
+@given(lengths("micros") | lengths("months"), st.lists(TIMES, min_size=1, max_size=5), TIMES)
+def test_windows_lie_where_the_model_says(spec: WindowSpec, times: list[int], after: int) -> None:
+    far = YEAR * 2
+    times = [
+        min(max(time, micros(datetime.datetime(1, 1, 1)) + far), micros(datetime.datetime(9998, 1, 1)))
+        for time in times
+    ]
+    grid, numbers = Grid(spec), np.array(times, dtype=np.int64)
+    found = grid.windows(numbers)
+    expected = {
+        (row, micros(start), micros(end))
+        for row, time in enumerate(times)
+        for start, end in windows(spec, EPOCH + datetime.timedelta(microseconds=time))
+    }
+    assert sorted(zip(found.row.tolist(), found.start.tolist(), found.end.tolist(), strict=True)) == sorted(expected)
+    assert grid.covered(numbers).tolist() == [
+        any(row == place for row, _, _ in expected) for place in range(len(times))
+    ]
+    panes = grid.windows(grid.panes(numbers))
+    assert (panes.start.tolist(), panes.end.tolist()) == (found.start.tolist(), found.end.tolist())
+    assert (grid.panes(numbers) <= numbers).all()
+    kept = grid.windows(numbers, after)
+    assert sorted(kept.end.tolist()) == sorted(end for _, _, end in expected if end > after)
+    start, end = opened(spec, times[0])
+    assert start is not None and end > times[0]
+    late = [time for row, time in enumerate(times) if all(e <= times[0] for r, _, e in expected if r == row)]
+    assert all(time < start for time in late if grid.covered(np.array([time]))[0])
+    assert all(e >= end and s >= start for _, s, e in expected if e > times[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "time", "expected"),
+    [
+        (WindowSpec("tumble", "ts", Length(micros=1000)), -1, (-1000, 0)),
+        (WindowSpec("hop", "ts", Length(micros=10), Length(micros=4)), 10, (4, 14)),
+        (WindowSpec("hop", "ts", Length(micros=10), Length(micros=4)), 9, (0, 10)),
+        (WindowSpec("cumulate", "ts", Length(micros=12), Length(micros=4)), 5, (0, 8)),
+        (WindowSpec("tumble", "ts", Length(months=1)), 0, (0, 31 * 86_400_000_000)),
+        (WindowSpec("session", "ts", Length(micros=5)), 7, (None, 8)),
+    ],
+)
+def test_the_earliest_open_window(spec: WindowSpec, time: int, expected: tuple[int | None, int]) -> None:
+    assert opened(spec, time) == expected
+
+
+def test_panes_are_as_long_as_can_be() -> None:
+    grid = Grid(WindowSpec("hop", "ts", Length(micros=10), Length(micros=4)))
+    assert np.unique(grid.panes(np.arange(0, 12))).tolist() == [0, 2, 4, 6, 8, 10]
+
+
+SCHEMA = {
+    "k": pl.String(),
+    "ts": pl.Datetime("us", "UTC"),
+    "i": pl.Int64(),
+    "d": pl.Float64(),
+    "s": pl.String(),
+    "ok": pl.Boolean(),
+}
+ROW = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", None]),
+        "ts": st.none()
+        | st.integers(-10, 60).map(lambda us: EPOCH.replace(tzinfo=UTC) + datetime.timedelta(microseconds=us)),
+        "i": st.sampled_from([1, 2, 3, -7, None]),
+        "d": st.sampled_from([0.5, -0.0, 0.25, float("nan"), None]),
+        "s": st.sampled_from(["x", "y", None]),
+        "ok": st.sampled_from([True, False, None]),
+    }
+)
+CALLS = (
+    call("count", type="bigint"),
+    call("sum", "i", type="bigint"),
+    call("sum", "d", type="double"),
+    call("count", "i", type="bigint", distinct=True),
+    call("min", "d", type="double", filter="ok"),
+    call("max_by", "s", "i", type="string"),
+    call("array_agg", "i", type="array<bigint>"),
+)
+ARRIVALS = (call("first", "s", type="string"), call("last", "i", type="bigint", filter="ok"))
+SPECS = st.tuples(
+    lengths("micros"),
+    st.lists(st.sampled_from(CALLS + ARRIVALS), min_size=1, max_size=3, unique=True),
+    st.booleans(),
+    st.sampled_from([0, 0, 3, 11]),
+    st.booleans(),
+)
+
+
+def windowed(window: WindowSpec, calls: list[Call], keyed: bool, lateness: int, delayed: bool, append: bool) -> Timed:
+    keys = (*(["k"] if keyed else []), "window_start", "window_end")
+    aggregate = AggregateSpec(keys, tuple(calls), append, scalar=False)
+    spec = WindowedSpec(window, aggregate, "f", lateness, delayed)
+    port = on_port(spec)
+    return Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
+
+
+@pytest.mark.parametrize("append_only", [True, False])
+@quick(60)
+@given(drawn=st.data(), chosen=SPECS, ends=st.booleans())
+def test_grouping_by_windows(append_only: bool, drawn: Any, chosen: Any, ends: bool) -> None:
+    play(windowed(*chosen, append_only), drawn.draw(moments(ROW, deletes=not append_only)), append_only, ends)
+
+
+def play(bench: Timed, drawn: Any, places: bool, ends: bool) -> None:
+    assert isinstance(bench.spec, WindowedSpec)
+    model = Windows(bench.spec)
+    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn, places), strict=True):
+        expected = model.step(clock, [change for change, _ in changes])
+        bench.turn(changes, clock, moment.begin)
+        assert bench.outcome == expected
+        assert bench.output == model.content()
+        assert bench.content() == model.kept(clock)
+        if clock.lines["f"] == INFINITE:
+            assert bench.rows_stored() == 0
+
+
+@pytest.mark.parametrize("type", ["date", "timestamp_ntz"])
+def test_other_types_of_time(type: str) -> None:
+    day = 86_400_000_000
+    column = pl.Date() if type == "date" else pl.Datetime("us")
+    window = WindowSpec("tumble", "ts", Length(micros=2 * day), type=type)
+    spec = WindowedSpec(window, AggregateSpec(("window_start", "window_end"), (CALLS[0],), True, False), "f")
+    bench, model = Timed(spec, {"ts": column}, ()), Windows(spec)
+    times: list[datetime.date] = [datetime.date(2024, 5, 1 + n) for n in (0, 1, 4, 0)]
+    if type == "timestamp_ntz":
+        times = [datetime.datetime(time.year, time.month, time.day) for time in times]
+    drawn = [Moment([Given({"ts": time}, False, 0, 0)], (None,), 0, 0) for time in times]
+    frontier = micros(datetime.datetime(2024, 5, 3))
+    for clock, changes in zip(clocks(drawn), given_changes(drawn), strict=True):
+        late = {"f": None if clock.step < 4 else frontier // (day if type == "date" else 1)}
+        bench.turn(changes, type_clock(clock, late))
+        model.step(type_clock(clock, {"f": None if clock.step < 4 else frontier}), [change for change, _ in changes])
+        assert bench.output == model.content()
+    assert bench.outcome.late.total() == 1
+    assert bench.delta.dropped == 1
+
+
+def type_clock(clock: Any, lines: Any) -> Any:
+    return type(clock)(clock.step, clock.time_us, lines, {}, 0)
+
+
+def test_state_of_closed_windows_is_gone() -> None:
+    calls = [CALLS[0], CALLS[3], CALLS[4]]
+    bench = windowed(WindowSpec("tumble", "ts", Length(micros=10)), calls, True, 0, False, False)
+    sizes = []
+    for number in range(120):
+        time = EPOCH.replace(tzinfo=UTC) + datetime.timedelta(microseconds=10 * number)
+        row = {"k": "a", "ts": time, "i": number, "d": 0.5, "s": "x", "ok": True}
+        drawn = [Moment([Given(row, False, 0, 0)], (None,), 0, 0)]
+        clock = type_clock(clocks(drawn)[0], {"f": 10 * number - 10})
+        bench.turn(given_changes(drawn)[0], clock)
+        sizes.append((bench.rows_stored(), len(bench.segments.blobs)))
+    assert max(rows for rows, _ in sizes) <= 6
+    assert max(blobs for _, blobs in sizes[60:]) <= max(blobs for _, blobs in sizes[:60])
