@@ -14,6 +14,7 @@ from tidegate.sql.clauses import Clauses, WindowClause, clauses
 from tidegate.sql.dialect import Tidegate, render
 from tidegate.sql.functions import Call, call
 from tidegate.sql.later import hints, later_clauses
+from tidegate.sql.lengths import length
 from tidegate.sql.parsing import parse
 from tidegate.sql.spans import name_span, span_of
 
@@ -26,6 +27,7 @@ __all__ = [
     "clauses",
     "hints",
     "later_clauses",
+    "length",
     "name_span",
     "parse",
     "render",

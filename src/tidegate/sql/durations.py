@@ -1,4 +1,5 @@
-"""Lengths of time: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`."""
+"""Durations: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`. How long one is: see
+lengths.py."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from tidegate.errors import did_you_mean
 from tidegate.sql.cursor import Cursor
+from tidegate.sql.lengths import length as length
 from tidegate.sql.spans import mark, span_of
 
 MICROS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -22,6 +24,7 @@ UNITS = {
 LONG_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|min|s|m|h|d)")
 _SPELT = re.compile(r"\s*(?:interval\s+)?(?:[+-]?\s*[\d.]+\s*[a-z]+\s*)+", re.IGNORECASE)
+_QUARTER = re.compile(r"quarters?", re.IGNORECASE)
 _WORDS = re.compile(r"\s*(\d+)\s+([a-zA-Z]+)\s*")
 USAGE = "write INTERVAL '10' SECOND, or short: 10s, 1h30m, 500ms"
 
@@ -65,8 +68,12 @@ def read_duration(cursor: Cursor, after: str) -> exp.Expr:
 
 
 def check_unit(cursor: Cursor, found: exp.Interval) -> None:
-    """Refuses an interval that Spark could not read, and makes `HOURS TO MINUTES` the singular that it wants."""
+    """Refuses an interval that Spark could not read, and makes it one that it can: `HOURS TO MINUTES` is singular, a
+    quarter is three months."""
     unit = found.args.get("unit")
+    if isinstance(unit, exp.Var) and _QUARTER.fullmatch(unit.name) and (number := found.this.name).isdigit():
+        found.set("this", exp.Literal.string(str(3 * int(number))))
+        unit.set("this", "MONTH")
     if isinstance(unit, exp.IntervalSpan):
         for edge in (unit.this, unit.expression):
             _check_word(cursor, found, edge)

@@ -14,11 +14,11 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegate.sql.clauses import clause_ahead, read_clause, within_ahead
-from tidegate.sql.cursor import Cursor, E
+from tidegate.sql.cursor import Cursor, E, word
 from tidegate.sql.durations import check_unit, read_duration
 from tidegate.sql.functions import BUILDERS
-from tidegate.sql.spans import shift
-from tidegate.sql.windows import normalised_table
+from tidegate.sql.spans import shift, span_of
+from tidegate.sql.windows import PARTITION, normalised_table, window_function
 
 # Calls with a syntax of their own; all others are plain names with arguments.
 SPECIAL_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY")
@@ -87,10 +87,44 @@ class Parser(Cursor):
         return join
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """An argument; Flink's `TABLE t` is `t`."""
-        if self.at("TABLE") and self.peek(1) is not None and not self.at("TABLE", "("):
+        """An argument; Flink's `TABLE t PARTITION BY a` is `t`, with what it is partitioned by in its meta."""
+        following = self.peek(1)
+        if following is not None and following.token_type == TokenType.FARROW and word(self.here) not in ("", ")"):
+            return self._named_argument()
+        if self.at("TABLE") and following is not None and not self.at("TABLE", "("):
             self._advance()
-        return super()._parse_lambda(alias)
+        argument = super()._parse_lambda(alias)
+        if argument is not None and self._match(TokenType.PARTITION_BY):
+            argument.meta[PARTITION] = self._partition()
+        return argument
+
+    def _named_argument(self) -> exp.Expr:
+        """Flink's `SIZE => INTERVAL '1' MINUTE`, whatever the name is elsewhere."""
+        start = self.start_token()
+        self._advance(2)
+        value = self._parse_lambda()
+        named = exp.Kwarg(this=exp.Var(this=start.text), expression=value)
+        self.marked(named, start)
+        return named
+
+    def _partition(self) -> list[exp.Expr]:
+        """`(a, b)`, or columns up to the descriptor of the time column; without one it is a single column."""
+        if self._match(TokenType.L_PAREN):
+            listed = self._parse_csv(self._parse_column)
+            self._match_r_paren()
+            return list(listed)
+        columns: list[exp.Expr | None] = [self._parse_column()]
+        while self.at(",") and not self.at(",", "DESCRIPTOR") and self._descriptor_ahead():
+            self._advance()
+            columns.append(self._parse_column())
+        return [column for column in columns if column is not None]
+
+    def _descriptor_ahead(self) -> bool:
+        """Whether a bare list of columns and then DESCRIPTOR come next."""
+        place = 1
+        while word(self.peek(place)) and word(self.peek(place + 1)) == ",":
+            place += 2
+        return word(self.peek(place)) == "DESCRIPTOR"
 
     def _parse_hint(self) -> exp.Hint | None:
         hints: list[exp.Expr | str] = []
@@ -119,7 +153,15 @@ class Parser(Cursor):
         return node
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        return self._placed(super()._parse_function_call, *args, **kwargs)
+        node = self._placed(super()._parse_function_call, *args, **kwargs)
+        if node is not None and not window_function(node):
+            self._refuse_partition(node)
+        return node
+
+    def _refuse_partition(self, node: exp.Expr) -> None:
+        for argument in node.iter_expressions():
+            if PARTITION in argument.meta:
+                self.refuse("PARTITION BY is for SESSION(...) here", span=span_of(argument))
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> exp.Add | exp.Interval | None:
         start, node = self.here, super()._parse_interval(*args, **kwargs)

@@ -9,6 +9,9 @@ from sqlglot import exp
 
 from tidegate.sql.functions import call
 
+PARTITION = "partition_by"
+"""Where the columns that a relation is partitioned by stand, in the meta of the argument that names it."""
+
 RELATION_WINDOWS = frozenset({"tumble", "hop", "slide", "cumulate", "session"})
 GROUP_WINDOWS = RELATION_WINDOWS | {
     "window",

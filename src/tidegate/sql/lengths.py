@@ -1,0 +1,103 @@
+"""How long a duration is, however it is written."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from sqlglot import exp
+
+from tidegate.kernels.specs import Length
+
+SECOND = 1_000_000
+_MICROS = {
+    **dict.fromkeys(("us", "microsecond", "micro"), 1),
+    **dict.fromkeys(("ms", "millisecond", "milli"), 1_000),
+    **dict.fromkeys(("s", "sec", "second"), SECOND),
+    **dict.fromkeys(("m", "min", "minute"), 60 * SECOND),
+    **dict.fromkeys(("h", "hr", "hour"), 3_600 * SECOND),
+    **dict.fromkeys(("d", "day"), 86_400 * SECOND),
+    **dict.fromkeys(("w", "week"), 7 * 86_400 * SECOND),
+}
+_MONTHS = {"mon": 1, "month": 1, "quarter": 3, "y": 12, "yr": 12, "year": 12}
+_PART = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*")
+_PAST = re.compile(r"\s*interval\s+")
+_FIELDS = ("day", "hour", "minute", "second")
+_SUFFIXES = {exp.DType.SMALLINT: "s", exp.DType.DOUBLE: "d"}
+"""`5s` and `2d` are numbers to Spark: a SMALLINT and a DOUBLE."""
+
+
+def length(node: exp.Expr) -> Length | None:
+    """The length of a duration: an interval, a text such as `'10 seconds'`, the short `1h30m`, or a sum of those. None
+    if the expression is none of them. It may be negative, as offsets are."""
+    match node:
+        case exp.Paren():
+            return length(node.this)
+        case exp.Neg():
+            return _combined(Length(), length(node.this), -1)
+        case exp.Add():
+            return _combined(length(node.left), length(node.right), 1)
+        case exp.Sub():
+            return _combined(length(node.left), length(node.right), -1)
+        case exp.Interval():
+            return _interval(node)
+        case exp.Literal() if node.is_string:
+            return text_length(node.name)
+        case exp.Column() if len(node.parts) == 1:
+            return text_length(node.name)
+        case exp.Cast() if isinstance(node.this, exp.Literal) and node.to.this in _SUFFIXES:
+            return text_length(node.this.name + _SUFFIXES[node.to.this])
+    return None
+
+
+def text_length(text: str) -> Length | None:
+    """`1 minute 30 seconds`, `1h30m`, `-5 s`."""
+    rest = _PAST.sub("", text.lower(), count=1) if _PAST.match(text.lower()) else text.lower()
+    total: Length | None = None
+    while rest:
+        found = _PART.match(rest)
+        part = _part(found[1] + found[2], found[3]) if found else None
+        if found is None or part is None:
+            return None
+        total, rest = _combined(total or Length(), part, 1), rest[found.end() :]
+    return total
+
+
+def _combined(left: Length | None, right: Length | None, sign: int) -> Length | None:
+    if left is None or right is None:
+        return None
+    return Length(left.micros + sign * right.micros, left.months + sign * right.months)
+
+
+def _part(number: str, unit: str) -> Length | None:
+    value = Decimal(number)
+    for name in (unit, unit.removesuffix("s")):
+        if name in _MICROS:
+            return Length(micros=int(value * _MICROS[name]))
+        if name in _MONTHS:
+            return Length(months=int(value * _MONTHS[name]))
+    return None
+
+
+def _interval(node: exp.Interval) -> Length | None:
+    value = node.this.sql(dialect="spark").strip("'") if node.this is not None else ""
+    unit = node.args.get("unit")
+    if unit is None:
+        return text_length(value)
+    if isinstance(unit, exp.IntervalSpan):
+        return _spanned(value, unit.this.name.lower(), unit.expression.name.lower())
+    return text_length(f"{value} {unit.name}")
+
+
+def _spanned(value: str, first: str, last: str) -> Length | None:
+    """`'1:30' MINUTE TO SECOND`, `'1 02:03:04.5' DAY TO SECOND`, `'1-6' YEAR TO MONTH`."""
+    first, last = first.removesuffix("s"), last.removesuffix("s")
+    sign = "-" if value.strip().startswith("-") else ""
+    numbers = re.split(r"[ :\-]+", value.strip().lstrip("+-").strip())
+    fields = ("year", "month") if first == "year" else _FIELDS
+    if first not in fields or last not in fields:
+        return None
+    units = fields[fields.index(first) : fields.index(last) + 1]
+    if len(units) != len(numbers):
+        return None
+    return text_length(" ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True)))

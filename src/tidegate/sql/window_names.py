@@ -1,0 +1,143 @@
+"""The names of a window's edges: `window_start`, `TUMBLE_END(ts, d)`, `window.start`, `WINDOWSTART`, `window_time`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.errors import make
+from tidegate.sql.functions import call
+from tidegate.sql.spans import span_of
+from tidegate.sql.window_calls import WindowCall, group_window
+from tidegate.sql.windows import RELATION_WINDOWS
+
+START, END, TIME = "window_start", "window_end", "window_time"
+EDGES = (START, END, TIME)
+STRUCTS = ("window", "session_window")
+_PSEUDO = {"windowstart": START, "windowend": END}
+_FIELDS = {"start": START, "end": END}
+_FUNCTIONS = {"start": START, "end": END, "rowtime": TIME}
+
+
+def edge(tree: exp.Expr) -> str | None:
+    """Which edge a plain column is by its name."""
+    name = tree.name.casefold() if isinstance(tree, exp.Column) else ""
+    return name if name in EDGES else None
+
+
+@dataclass(frozen=True)
+class Names:
+    """What stands for the edges of a window. `pseudo`: WINDOWSTART does, as in ksqlDB."""
+
+    window: WindowCall
+    pseudo: bool
+
+    @property
+    def struct(self) -> str | None:
+        """Spark's name for both edges together, where the window is written as Spark does."""
+        return self.window.name if self.window.name in STRUCTS else None
+
+    def replaced(self, tree: exp.Expr) -> exp.Expr:
+        """A copy in which the edges are columns; queries inside it have windows of their own."""
+
+        def replace(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Query):
+                return node.copy()
+            new = self._column(node) if isinstance(node, exp.Column) else self._call(node)
+            return node if new is None else _placed(new, node)
+
+        return tree.transform(replace)
+
+    def alias(self, item: exp.Expr) -> str | None:
+        """The name of an item of the SELECT list that is replaced by something of another name."""
+        if isinstance(item, exp.Column):
+            new = self._column(item)
+            return item.name if new is not None else None
+        found = call(item) if isinstance(item, exp.Anonymous) else None
+        if found is None:
+            return None
+        if found.name == self.struct:
+            return found.name
+        return TIME if found.name in _functions(TIME) or found.name == TIME else None
+
+    def _column(self, node: exp.Column) -> exp.Expr | None:
+        name, qualifier = node.name.casefold(), node.table.casefold()
+        if qualifier == self.struct and name in _FIELDS and len(node.parts) == 2:
+            return _column(_FIELDS[name], None)
+        if not qualifier and name == self.struct:
+            return _struct()
+        if name == TIME:
+            return _before_end(node.args.get("table"), "MILLISECOND")
+        if self.pseudo and name in _PSEUDO:
+            return _column(_PSEUDO[name], node.args.get("table"))
+        return None
+
+    def _call(self, node: exp.Expr) -> exp.Expr | None:
+        found = call(node) if isinstance(node, exp.Anonymous) else None
+        if found is None:
+            return None
+        if found.name == TIME and len(found.args) == 1:
+            return _before_end(None, "MICROSECOND")
+        kind, _, word = found.name.rpartition("_")
+        if kind in RELATION_WINDOWS and word in _FUNCTIONS:
+            self._check_match(node, kind, found.args)
+            edge_name = _FUNCTIONS[word]
+            return _before_end(None, "MILLISECOND") if edge_name == TIME else _column(edge_name, None)
+        if found.name == self.struct:
+            self._check_same(node, group_window(node))
+            return _struct()
+        return None
+
+    def _check_match(self, node: exp.Expr, kind: str, args: tuple[exp.Expr, ...]) -> None:
+        """TUMBLE_START(ts, d) speaks of TUMBLE(ts, d); without arguments, of whatever TUMBLE there is."""
+        name = "hop" if kind == "slide" else kind
+        if args:
+            self._check_same(node, group_window(exp.Anonymous(this=kind, expressions=[arg.copy() for arg in args])))
+        elif name != self.window.kind:
+            self._check_same(node, None)
+
+    def _check_same(self, node: exp.Expr, other: WindowCall | None) -> None:
+        window = self.window
+        if other is not None and other.kind == window.kind and _text(other) == _text(window, other.time is None):
+            return
+        found = call(node)
+        written = found.name.upper() if found else ""
+        wanted = written.rpartition("_")[0] if written.casefold() not in STRUCTS else written.lower()
+        message = f"{written}(...) has no matching {wanted}(...) in GROUP BY"
+        hint = f"the window is {window.name}: select {START} and {END}, or write the same arguments in both places"
+        raise make("INVALID_WINDOW", message=message, hint=hint, span=span_of(node))
+
+
+def _functions(edge_name: str) -> set[str]:
+    return {f"{kind}_{word}" for kind in RELATION_WINDOWS for word, name in _FUNCTIONS.items() if name == edge_name}
+
+
+def _text(window: WindowCall, any_time: bool = False) -> tuple[str, ...]:
+    parts = window.parts[1:] if any_time else window.parts
+    return tuple("" if part is None else part.sql(dialect="spark").casefold() for part in parts)
+
+
+def _column(name: str, table: exp.Expr | None) -> exp.Column:
+    return exp.Column(this=exp.to_identifier(name, quoted=True), table=table.copy() if table is not None else None)
+
+
+def _struct() -> exp.Expr:
+    parts: list[exp.Expr] = []
+    for field, name in _FIELDS.items():
+        parts += [exp.Literal.string(field), _column(name, None)]
+    return exp.Anonymous(this="named_struct", expressions=parts)
+
+
+def _before_end(table: exp.Expr | None, unit: str) -> exp.Expr:
+    """The last moment that is inside of a window, to a millisecond (Flink) or microsecond (Spark)."""
+    step = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit))
+    return exp.Paren(this=exp.Sub(this=_column(END, table), expression=step))
+
+
+def _placed(new: exp.Expr, old: exp.Expr) -> exp.Expr:
+    span = span_of(old)
+    if span is not None:
+        for node in new.walk():
+            node.meta.update(start=span.start, end=span.end - 1)
+    return new

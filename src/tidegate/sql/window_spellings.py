@@ -1,0 +1,162 @@
+"""One tree for the ways to write a window in a SELECT: its edges become the columns `window_start` and `window_end`.
+
+`SELECT TUMBLE_START(ts, d), COUNT(*) FROM bids GROUP BY TUMBLE(ts, d)`, Spark's `window.start` ... `GROUP BY window(ts,
+d)` and ksqlDB's `WINDOWSTART` ... `WINDOW TUMBLING (SIZE d)` all become `SELECT window_start, COUNT(*) FROM bids GROUP
+BY window_start, window_end`, and the window stands beside it. Windows that are functions in FROM stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.errors import Span, make
+from tidegate.sql.clauses import clauses
+from tidegate.sql.spans import span_of
+from tidegate.sql.window_calls import WindowCall, clause_window, group_window, table_window
+from tidegate.sql.window_names import END, START, Names, edge
+from tidegate.sql.windows import window_function
+
+_CLAUSES = ("expressions", "where", "group", "having", "qualify", "order")
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """A SELECT with its window's edges as columns. `window` is over all of FROM; None if there is none, or FROM itself
+    has windows."""
+
+    select: exp.Select
+    window: WindowCall | None
+
+
+def spelled(select: exp.Select) -> Spelled:
+    """The SELECT in the one spelling. A SELECT without windows stays the same object."""
+    tables = [table_window(table)[1] for table in window_tables(select)]
+    window = _one([*tables, *_group_windows(select), *_clause_windows(select)])
+    if window is None:
+        return Spelled(select, None)
+    own = None if tables else window
+    result = select.copy()
+    group = _group_by(result, window, in_from=bool(tables))
+    names = Names(window, pseudo=_clause_windows(select) != [])
+    for clause in _CLAUSES:
+        _replace_clause(result, clause, names)
+    if group is not None:
+        result.set("group", exp.Group(expressions=_completed(group, window, names)))
+    return Spelled(result, own)
+
+
+def window_tables(select: exp.Select) -> Iterator[exp.Table]:
+    """The windowing functions in FROM and its joins."""
+    sources = [select.args.get("from_"), *(select.args.get("joins") or ())]
+    for source in sources:
+        if source is not None and isinstance(source.this, exp.Table) and window_function(source.this.this):
+            yield source.this
+
+
+def _one(windows: list[WindowCall]) -> WindowCall | None:
+    """The window of a SELECT. Those of joined relations may be several, others not."""
+    different = list(dict.fromkeys(windows))
+    if len(different) > 1 and not all(each.in_from for each in different):
+        message = f"a SELECT has one window, and this has {different[0].name} and {different[1].name}"
+        hint = "put one of them into a subquery in FROM"
+        raise make("INVALID_WINDOW", message=message, hint=hint, span=different[1].span)
+    return different[0] if different else None
+
+
+def _clause_windows(select: exp.Select) -> list[WindowCall]:
+    found = clause_window(clauses(select))
+    return [] if found is None else [found]
+
+
+def _group_windows(select: exp.Select) -> list[WindowCall]:
+    found = [group_window(tree) for tree in _group_trees(select) or ()]
+    return [window for window in found if window is not None]
+
+
+def _group_trees(select: exp.Select) -> list[exp.Expr] | None:
+    """What is grouped by: positions and aliases of the SELECT list that hold a window are that window."""
+    group = select.args.get("group")
+    if group is None:
+        return None
+    items = [item for item in select.expressions if isinstance(item, exp.Expr)]
+    if group.args.get("all"):
+        return [item.unalias() for item in items if not item.find(exp.AggFunc)]
+    return [_meant(node, items) for node in group.expressions]
+
+
+def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    item: exp.Expr | None = None
+    if isinstance(node, exp.Literal) and node.is_int and 0 < int(node.name) <= len(items):
+        item = items[int(node.name) - 1].unalias()
+    elif isinstance(node, exp.Column) and len(node.parts) == 1:
+        named = (each for each in items if isinstance(each, exp.Alias))
+        item = next((each.this for each in named if each.alias.casefold() == node.name.casefold()), None)
+    return item if item is not None and _is_edge(item) else node
+
+
+def _is_edge(tree: exp.Expr) -> bool:
+    return group_window(tree) is not None if isinstance(tree, exp.Anonymous) else edge(tree) is not None
+
+
+def _group_by(select: exp.Select, window: WindowCall, in_from: bool) -> list[exp.Expr] | None:
+    """The expressions of GROUP BY, with the window among them; None if nothing is grouped."""
+    trees = _group_trees(select)
+    written = [tree.copy() for tree in trees or ()]
+    if in_from or _group_windows(select):
+        return None if trees is None else written
+    aggregated = any(_aggregates(select, clause) for clause in ("expressions", "having"))
+    if trees is None and not aggregated:
+        return None
+    return [*written, _edge_column(START, window.span), _edge_column(END, window.span)]
+
+
+def _aggregates(select: exp.Select, clause: str) -> bool:
+    found = select.args.get(clause) or []
+    parts = found if isinstance(found, list) else [found]
+    return any(part.find(exp.AggFunc) is not None for part in parts)
+
+
+def _completed(group: list[exp.Expr], window: WindowCall, names: Names) -> list[exp.Expr]:
+    """The keys with both edges of the window if one of them tells windows apart: of CUMULATE only the end does."""
+    keys: list[exp.Expr] = []
+    for tree in group:
+        if group_window(tree) is not None:
+            keys += [_edge_column(START, span_of(tree)), _edge_column(END, span_of(tree))]
+        else:
+            keys.append(names.replaced(tree))
+    edges = {edge(key): key for key in keys if isinstance(key, exp.Column) and edge(key) in (START, END)}
+    if len(edges) == 1 and (END in edges or window.kind != "cumulate"):
+        ((present, key),) = edges.items()
+        other = _edge_column(END if present == START else START, span_of(key))
+        other.set("table", key.args["table"].copy() if key.args.get("table") else None)
+        keys.append(other)
+    return keys
+
+
+def _edge_column(name: str, span: Span | None) -> exp.Column:
+    column = exp.column(name, quoted=True)
+    if span is not None:
+        column.meta.update(start=span.start, end=span.end - 1)
+    return column
+
+
+def _replace_clause(select: exp.Select, clause: str, names: Names) -> None:
+    part = select.args.get(clause)
+    if clause == "expressions":
+        select.set(clause, [new for item in part or () for new in _item(item, names)])
+    elif part is not None and clause != "group":
+        part.replace(names.replaced(part))
+
+
+def _item(item: exp.Expr, names: Names) -> list[exp.Expr]:
+    """An item of the SELECT list keeps the name that it has where it was written so."""
+    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) and item.table.casefold() == names.struct:
+        return [
+            exp.alias_(_edge_column(name, span_of(item)), alias) for name, alias in ((START, "start"), (END, "end"))
+        ]
+    new = names.replaced(item)
+    alias = names.alias(item)
+    return [exp.alias_(new, alias, quoted=True) if alias is not None and not isinstance(new, exp.Alias) else new]
