@@ -35,13 +35,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class Context:
-    """The relations and named subqueries that a query can read. `dependencies` collects those it does read."""
+    """The relations and named subqueries that a query can read. `dependencies` collects those it does read. `lateness`
+    (ALLOWED LATENESS, in microseconds) and `max_groups` are told to every windowed grouping."""
 
     catalog: Catalog
     analyzer: Analyzer
     view: Callable[[Relation], Bound]
     ctes: Mapping[str, tuple[exp.CTE, Context]] = field(default_factory=dict)
     dependencies: dict[str, None] = field(default_factory=dict)
+    lateness: int = 0
+    max_groups: int | None = None
 
     def with_ctes(self, query: exp.Query) -> Context:
         """The context inside a query with a WITH clause: each subquery sees those before it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from sqlglot import exp
@@ -14,8 +14,8 @@ from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import refused
 from tidegate.errors import Span, make
-from tidegate.kernels.specs import Call
-from tidegate.plan import Aggregate, Distinct, Node, Project, kept
+from tidegate.kernels.specs import Call, WindowSpec
+from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, render, span_of
 
@@ -58,12 +58,28 @@ def check_grouped(keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> None:
         _lift(tree, by_text, calls)
 
 
-def group(analyzer: Analyzer, plan: Node, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> Grouped:
-    """Aggregates `plan` by the keys. `trees` are all expressions of the SELECT above the grouping."""
+@dataclass(frozen=True)
+class Windows:
+    """Groups are per window too: which windows, and what WindowAggregate is told besides."""
+
+    spec: WindowSpec
+    lateness: int
+    max_groups: int | None
+
+
+def group(
+    analyzer: Analyzer,
+    plan: Node,
+    keys: Sequence[exp.Expr],
+    trees: Sequence[exp.Expr],
+    windows: Windows | None = None,
+) -> Grouped:
+    """Aggregates `plan` by the keys, and per window. `trees` are all expressions of the SELECT above the grouping."""
     named = _named_keys(keys)
     calls = _collect_calls(trees)
     wants = {text: wanted(node) for text, node in calls.items()}
     below = _Arguments(dict(named.items()))
+    time = None if windows is None else below.name(column_tree(windows.spec.time), "t")
     specs = [
         (want, tuple(below.name(arg, "x") for arg in want.args), below.optional(want.filter, "f"))
         for want in wants.values()
@@ -86,10 +102,17 @@ def group(analyzer: Analyzer, plan: Node, keys: Sequence[exp.Expr], trees: Seque
         )
         for number, (want, args, condition) in enumerate(specs)
     )
-    grouped = _grouped(arguments, tuple(named), made)
     outs = {text: f"__a{number}" for number, text in enumerate(calls)}
     by_text = {same_text(tree): name for name, tree in named.items()}
-    return Grouped(grouped, tuple(named), tuple(_lift(tree, by_text, outs) for tree in trees))
+    identity = tuple(named)
+    if windows is None or time is None:
+        grouped = _grouped(arguments, identity, made)
+    else:
+        spec = replace(windows.spec, time=time)
+        grouped = WindowAggregate(arguments, spec, identity, made, windows.lateness, windows.max_groups)
+        identity = (*identity, spec.start, spec.end)
+        by_text |= {same_text(column_tree(edge)): edge for edge in (spec.start, spec.end)}
+    return Grouped(grouped, identity, tuple(_lift(tree, by_text, outs) for tree in trees))
 
 
 def _hull(trees: Sequence[exp.Expr]) -> Span | None:

@@ -26,10 +26,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Scope:
-    """The fields of one relation in FROM. `alias` is its qualifier, None if it has none."""
+    """The fields of one relation in FROM. `alias` is its qualifier, None if it has none. `shadowed` are names that the
+    relation has and that windows over it have too: with its qualifier they could be either."""
 
     alias: str | None
     fields: tuple[Field, ...]
+    shadowed: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> Schema:
@@ -73,6 +75,7 @@ def resolve(tree: exp.Expr, scope: Scope, fallback: Fallback | None = None) -> e
 def _resolve_column(node: exp.Column, scope: Scope, fallback: Fallback | None) -> exp.Expr:
     parts = node.parts
     if len(parts) > 1 and scope.is_alias(parts[0].name) and scope.find(parts[1].name):
+        _check_shadowed(node, parts[1].name, scope)
         return _field_access(node, scope, parts[1], parts[2:])
     if scope.find(parts[0].name):
         return _field_access(node, scope, parts[0], parts[1:])
@@ -80,6 +83,17 @@ def _resolve_column(node: exp.Column, scope: Scope, fallback: Fallback | None) -
     if other is None:
         raise unknown_column(node, ".".join(part.name for part in parts), scope)
     return other
+
+
+def _check_shadowed(node: exp.Column, name: str, scope: Scope) -> None:
+    if name.casefold() in scope.shadowed:
+        raise make(
+            "AMBIGUOUS_COLUMN",
+            message=f"{scope.alias} has a column {name}, and so have its windows",
+            hint=f"write {name} for the window's; rename the other in a subquery: "
+            f"(SELECT ..., {name} AS first_{name.removeprefix('window_')} FROM {scope.alias})",
+            span=span_of(node),
+        )
 
 
 def _field_access(node: exp.Column, scope: Scope, name: exp.Expr, rest: list[exp.Expr]) -> exp.Expr:

@@ -12,17 +12,21 @@ from tidegate.bind.aggregates import contains_aggregate
 from tidegate.bind.clauses import condition, group_keys, having
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.describe import describe
-from tidegate.bind.grouping import check_grouped, group, same_text, unsupported_in_where
+from tidegate.bind.grouping import Grouped, check_grouped, group, same_text, unsupported_in_where
 from tidegate.bind.items import Selected, select_list
 from tidegate.bind.ordering import limit_of, order_keys, order_of
 from tidegate.bind.ranking import rank
-from tidegate.bind.scope import Field
+from tidegate.bind.scope import Field, Scope
 from tidegate.bind.source import BindQuery, bind_from
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import check_select, refused
+from tidegate.bind.window_groups import filtered, group_windows
+from tidegate.bind.windows import windowed
 from tidegate.catalog.schema import Schema
-from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, kept
+from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, Window, kept
 from tidegate.sql import span_of
+from tidegate.sql.window_calls import WindowCall
+from tidegate.sql.window_spellings import spelled
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,11 @@ class Parts:
 def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> Bound:
     """The plan of one SELECT, and its visible columns."""
     check_select(select)
+    select, window = _spelled(select)
     source, scope = bind_from(select, context, bind_query)
+    if window is not None:
+        source = windowed(source, scope, window, context)
+        scope = Scope(scope.alias, source.fields)
     where = condition(select, "where", scope, ())
     if where is not None:
         unsupported_in_where(where)
@@ -69,10 +77,11 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     conditions = tuple(tree for tree in (where, parts.having) if tree is not None)
     described = describe(select, context, source, scope, conditions, (*parts.trees, *(keys or ())))
 
-    plan = source.plan if where is None else Filter(source.plan, Scalar(where))
-    identity = source.hidden
+    plan, identity = _filtered(source.plan, where), source.hidden
+    if isinstance(source.plan, Window):
+        identity = (*identity, source.plan.window.start, source.plan.window.end)
     if grouped:
-        result = group(context.analyzer, plan, keys or (), parts.trees)
+        result = _grouped(context, source.plan, where, keys or (), parts.trees)
         plan, parts, identity = result.plan, parts.replaced(result.trees), result.keys
     if parts.having is not None:
         plan = Filter(plan, Scalar(parts.having))
@@ -84,6 +93,25 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     if select.args.get("distinct") is not None:
         return Bound(_distinct(select, plan, chosen, parts), fields)
     return Bound(_selected(select, context, plan, chosen + _hidden(plan, chosen, identity), parts), fields)
+
+
+def _spelled(select: exp.Select) -> tuple[exp.Select, WindowCall | None]:
+    found = spelled(select)
+    return found.select, found.window
+
+
+def _filtered(plan: Node, where: exp.Expr | None) -> Node:
+    if isinstance(plan, Window):
+        return filtered(plan, where)
+    return plan if where is None else Filter(plan, Scalar(where))
+
+
+def _grouped(
+    context: Context, plan: Node, where: exp.Expr | None, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
+) -> Grouped:
+    if isinstance(plan, Window):
+        return group_windows(context, plan, where, keys, trees)
+    return group(context.analyzer, _filtered(plan, where), keys, trees)
 
 
 def _columns(

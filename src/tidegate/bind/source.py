@@ -10,11 +10,15 @@ from sqlglot import exp
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.scope import Field, Scope
 from tidegate.bind.unsupported import check_table, refused
+from tidegate.bind.windows import windowed
 from tidegate.catalog import Relation
 from tidegate.catalog.system import PREFIX
 from tidegate.errors import make
 from tidegate.plan import Node, Scan
 from tidegate.sql import span_of
+from tidegate.sql.window_calls import table_window
+from tidegate.sql.window_names import EDGES
+from tidegate.sql.windows import window_function
 
 BindQuery = Callable[[exp.Query, Context], Bound]
 
@@ -24,11 +28,28 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
     clause = select.args.get("from_")
     if clause is None:
         raise refused("a SELECT without FROM", span_of(select), "a view needs a relation to read: insert constant rows")
-    source = clause.this
+    return bind_item(clause.this, context, bind_query)
+
+
+def bind_item(source: exp.Expr, context: Context, bind_query: BindQuery) -> tuple[Bound, Scope]:
+    """One relation in FROM, under the names that it has there."""
+    if isinstance(source, exp.Table) and window_function(source.this):
+        return _bind_window(source, context, bind_query)
     bound = _bind_source(source, context, bind_query)
     fields = _renamed(bound.fields, source)
-    bound = Bound(bound.plan, fields)
-    return bound, Scope(_alias(source), fields)
+    return Bound(bound.plan, fields), Scope(_alias(source), fields)
+
+
+def _bind_window(table: exp.Table, context: Context, bind_query: BindQuery) -> tuple[Bound, Scope]:
+    """`TUMBLE(bids, ts, size) AS w`. Without an alias the relation's own name is the qualifier."""
+    relation, call = table_window(table)
+    rows, scope = bind_item(relation, context, bind_query)
+    bound = windowed(rows, scope, call, context)
+    fields = _renamed(bound.fields, table)
+    if table.alias:
+        return Bound(bound.plan, fields), Scope(table.alias, fields)
+    shadowed = frozenset(field.name.casefold() for field in rows.fields) & set(EDGES)
+    return Bound(bound.plan, fields), Scope(scope.alias, fields, shadowed)
 
 
 def _bind_source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Bound:

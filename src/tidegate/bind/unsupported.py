@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from tidegate.errors import Error, Span, make
 from tidegate.sql import call, clauses, span_of
-from tidegate.sql.windows import GROUP_WINDOWS, window_function
+from tidegate.sql.windows import GROUP_WINDOWS
 
 CHANGING = frozenset(
     {
@@ -76,12 +76,13 @@ def refused(what: str, span: Span | None, hint: str | None = None, detail: str |
 
 
 def check_clauses(node: exp.Query) -> None:
-    """Refuses windows written as clauses. EMIT and its like are in the `Query` around."""
+    """Refuses the time of a window that is not there, and a window clause that is of no SELECT."""
     found = clauses(node)
-    if found.window is not None:
-        raise refused("a window clause", found.window.span, "GROUP BY a key, such as date_trunc('minute', ts)")
-    if found.event_time is not None:
-        raise refused("EVENT TIME BY", found.span("event_time"), "leave it out")
+    if found.window is not None and not isinstance(node, exp.Select):
+        raise refused("a window clause here", found.window.span, "write it inside of the SELECT that it is for")
+    if found.event_time is not None and found.window is None:
+        hint = "add TUMBLING WINDOW 5m, or leave it out"
+        raise refused("EVENT TIME BY without a window", found.span("event_time"), hint)
 
 
 def check_select(select: exp.Select) -> None:
@@ -101,9 +102,6 @@ def check_select(select: exp.Select) -> None:
 
 def check_table(table: exp.Table) -> None:
     """Refuses what can hang on a relation in FROM."""
-    function = window_function(table.this)
-    if function is not None:
-        raise refused(f"{function.upper()}(...)", span_of(table), "GROUP BY a key, such as date_trunc('minute', ts)")
     if isinstance(table.this, exp.Func):
         raise refused("a table function", span_of(table), "read a source, table or view")
     for key, words in (("pivots", "PIVOT"), ("sample", "TABLESAMPLE"), ("version", "AS OF"), ("when", "AS OF")):
@@ -140,10 +138,27 @@ def _check_call(node: exp.Expr) -> None:
         raise refused(f"{name}() in a view", span, "filter such rows with WHERE", "one row would end the pipeline")
     if name in GENERATORS:
         raise refused(f"{name}()", span, "insert one row per element")
-    if name in GROUP_WINDOWS and name not in ("slide", "session"):
-        raise refused(f"{name}()", span, "GROUP BY a key, such as date_trunc('minute', ts)")
+    if name in GROUP_WINDOWS and found.args:
+        raise _stray_window(name, span)
     if name in ("grouping", "grouping_id"):
         raise refused(f"{name}()", span, "write one view per grouping")
+
+
+def _stray_window(name: str, span: Span | None) -> Error:
+    """A window's name where no window is."""
+    kind, _, edge = name.rpartition("_")
+    if edge == "proctime":
+        hint = "let a column carry the time, and GROUP BY a window over it"
+        return refused(f"{name.upper()}(...)", span, hint)
+    if edge in ("start", "end", "rowtime"):
+        message = f"{name.upper()}(...) has no matching {kind.upper()}(...) in GROUP BY"
+        return make("INVALID_WINDOW", message=message, hint=f"add GROUP BY {kind.upper()}(...)", span=span)
+    shown = name if name in ("window", "session_window") else name.upper()
+    message = f"{shown}(...) makes groups, so it stands in GROUP BY"
+    hint = (
+        "write GROUP BY " + shown + "(...) and select window_start and window_end, or FROM TUMBLE(relation, time, size)"
+    )
+    return make("INVALID_WINDOW", message=message, hint=hint, span=span)
 
 
 def _check_window(window: exp.Window) -> None:

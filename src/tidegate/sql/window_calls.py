@@ -31,6 +31,12 @@ _OPTIONAL = ("offset",)
 _KINDS: dict[str, Kind] = {"slide": "hop", "window": "tumble", "session_window": "session"}
 _CLAUSE_KINDS: dict[str, Kind] = {"tumbling": "tumble", "sliding": "hop", "session": "session"}
 
+_CLAUSE_USAGE = {
+    "tumble": "TUMBLING WINDOW size",
+    "hop": "SLIDING WINDOW size SLIDE slide",
+    "session": "SESSION WINDOW gap",
+}
+
 
 @dataclass(frozen=True)
 class WindowCall:
@@ -46,6 +52,12 @@ class WindowCall:
     span: Span | None
     partition: tuple[exp.Expr, ...] | None = None
     in_from: bool = False
+
+    @property
+    def usage(self) -> str:
+        """How it is written."""
+        name = self.name.lower()
+        return usage(name, self.in_from) if name in _PLACES else _CLAUSE_USAGE[self.kind]
 
     @property
     def parts(self) -> tuple[exp.Expr | None, ...]:
@@ -86,7 +98,9 @@ def clause_window(said: Clauses) -> WindowCall | None:
     if window is None:
         return None
     kind = _CLAUSE_KINDS[window.kind]
-    return WindowCall(kind, f"{window.kind} window", said.event_time, window.size, window.slide, None, window.span)
+    return WindowCall(
+        kind, f"{window.kind.upper()} WINDOW", said.event_time, window.size, window.slide, None, window.span
+    )
 
 
 def usage(name: str, in_from: bool) -> str:
