@@ -5,8 +5,20 @@ from __future__ import annotations
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
 from tidegate.kernels.distinct import Distinct
+from tidegate.kernels.gate import Gate
+from tidegate.kernels.gated import Gated
 from tidegate.kernels.set_op import SetOp
-from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec, WindowedSpec
+from tidegate.kernels.specs import (
+    AggregateSpec,
+    DistinctSpec,
+    GatedSpec,
+    GateSpec,
+    KernelSpec,
+    SetOpSpec,
+    TableSpec,
+    TopNSpec,
+    WindowedSpec,
+)
 from tidegate.kernels.table import make_table
 from tidegate.kernels.top_n import TopN
 from tidegate.kernels.windowed import Windowed
@@ -29,4 +41,8 @@ def make(spec: KernelSpec) -> Kernel:
             return make_table(spec)
         case WindowedSpec():
             return Windowed(spec)
+        case GateSpec():
+            return Gate(spec)
+        case GatedSpec():
+            return Gated(spec)
     raise TypeError(f"{type(spec).__name__} has no kernel")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
 from tidegate.kernels.specs import AggregateSpec
 
 
@@ -21,24 +22,32 @@ class Aggregate(Welcoming):
     """The kernel. What it keeps of a group: the number of its rows, sums, best entries, and values where needed."""
 
     def __init__(self, spec: AggregateSpec) -> None:
-        self._plan = Plan(spec)
-        self._partial = Partial(self._plan)
+        self.spec, self.plan = spec, Plan(spec)
+        self._partial = Partial(self.plan)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._partial.combined(rows)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        rows = inputs[0]
-        begins = first and self._plan.spec.scalar
+        return unfiled(self.filed_step(inputs[0], clock, state, first))
+
+    def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
+        """As `step`; the changes carry the hash of their group."""
+        begins = first and self.plan.spec.scalar
         if (rows is None or rows.is_empty()) and not begins:
             return Delta()
-        parts = self._partial.parts(self._plan.empty_input() if rows is None or rows.is_empty() else rows)
+        parts = self._partial.parts(self.plan.empty_input() if rows is None or rows.is_empty() else rows)
         if begins and parts.groups.is_empty():
             parts = _zero(parts)
-        return Delta(GroupStep(self._plan, parts, clock, state).changes())
+        return Delta(GroupStep(self.plan, parts, clock, state).changes(filed=True))
 
     def content(self, state: State) -> pl.DataFrame | None:
-        return groups_content(self._plan, state)
+        return groups_content(self.plan, state)
+
+
+def unfiled(delta: Delta) -> Delta:
+    """Without the hashes."""
+    return delta if delta.rows is None else replace(delta, rows=delta.rows.drop(HASH))
 
 
 def groups_content(plan: Plan, state: State) -> pl.DataFrame | None:

@@ -85,6 +85,8 @@ class Segments(Protocol):
 class Table(Protocol):
     """Rows of state, at most one per identity (`ident` columns, NULLs equal), each with the hash it is filed under."""
 
+    schema: pl.Schema
+
     def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
         """The stored rows whose hash and identity equal those of a row of `keys` (which has `__h` and the ident)."""
         ...
@@ -99,6 +101,11 @@ class Table(Protocol):
 
     def scan(self) -> pl.DataFrame:
         """All stored rows."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many rows are stored, with what was written in this step."""
         ...
 
     def between(self, low: int | None, high: int | None) -> pl.DataFrame:

@@ -20,6 +20,7 @@ HIGHEST = (1 << 63) - 1
 DAY = 86_400_000_000
 _DIGITS = 38
 _FAR = float(1 << 61)
+_SPREAD = 26
 
 
 def since(clock: Clock, delayed: bool) -> Lines:
@@ -71,6 +72,22 @@ def line_key(line: Bound, dtype: pl.DataType) -> int | None:
     if dtype.is_float():
         return int(_float_keys(np.array([float(line)]))[0]) + 1
     return math.floor(float(line)) + 1 if isinstance(line, float) else int(line) + 1
+
+
+def filed_by(column: pl.Series, hashes: pl.Series) -> pl.Series:
+    """Numbers to file rows under: roughly by a value, then by a part of a hash."""
+    rough = column.cast(pl.Float64) if column.dtype.is_numeric() else column.to_physical().cast(pl.Float64)
+    high = order_key(rough).to_numpy() >> _SPREAD
+    low = (hashes.to_numpy().view(np.uint64) >> np.uint64(64 - _SPREAD)).view(np.int64)
+    return pl.Series(hashes.name, (high << _SPREAD) | low)
+
+
+def filed_below(line: Bound) -> int | None:
+    """All values that can be below (or at) a line are filed by `filed_by` below this, and not many others; None: there
+    are none."""
+    if line is None or line == INFINITE:
+        return None if line is None else HIGHEST >> _SPREAD << _SPREAD
+    return ((int(_float_keys(np.array([float(line)]))[0]) + 8) >> _SPREAD) + 1 << _SPREAD
 
 
 def micros(column: pl.Series) -> pl.Series:

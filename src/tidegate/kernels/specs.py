@@ -26,12 +26,13 @@ class Call:
 @dataclass(frozen=True)
 class AggregateSpec:
     """GROUP BY `keys`. `append_only`: the input never retracts, so extremes need no multiset. No keys: one group that
-    exists from the first step on, if `scalar` (a global aggregate)."""
+    exists from the first step on, if `scalar` (a global aggregate). Rows of new groups beyond `max_groups` are refused."""
 
     keys: tuple[str, ...]
     calls: tuple[Call, ...]
     append_only: bool
     scalar: bool
+    max_groups: int | None = None
 
 
 @dataclass(frozen=True)

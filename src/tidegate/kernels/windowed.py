@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from tidegate.kernels.aggregate import groups_content
+from tidegate.kernels.aggregate import groups_content, unfiled
 from tidegate.kernels.aggregates.bags import table_name, value_ident
 from tidegate.kernels.aggregates.partial import Partial
 from tidegate.kernels.aggregates.plan import Plan
@@ -57,12 +57,13 @@ class Windowed:
         return self._port.combined(rows.with_columns(pl.Series(PANE, self._grid.panes(times.to_numpy()))))
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        rows = inputs[0]
-        changes = None if rows is None or rows.is_empty() else self.changes(rows, clock, state)
-        return Delta(None if changes is None else changes.drop(HASH), dropped=self.forget(clock, state))
+        return unfiled(self.filed_step(inputs[0], clock, state, first))
 
-    def changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
-        """What combined rows change, with the number each group is filed under."""
+    def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
+        changes = None if rows is None or rows.is_empty() else self._changes(rows, clock, state)
+        return Delta(changes, dropped=self.forget(clock, state))
+
+    def _changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
         parts = self._partial.parts(self._windows(rows, since(clock, self.spec.delayed)))
         return None if parts.groups.is_empty() else GroupStep(self._plan, parts, clock, state).changes(filed=True)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.kernels.specs import Test, WindowedSpec, WindowSpec
+from tidegate.kernels.specs import GateSpec, Test, WindowedSpec, WindowSpec
 from tidegate.testing.reference import Change, Groups, Row, picked
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -45,7 +45,7 @@ def passing(test: Test, row: Mapping[str, Any], lines: Mapping[str, Bound]) -> b
     if value is None or line is None:
         return False
     number = micros(value) if isinstance(value, datetime.date) else value
-    return line == INFINITE or bool(number < line) or (test.inclusive and number == line)
+    return line == INFINITE or number < float(line) or (test.inclusive and number == float(line))
 
 
 def windows(spec: WindowSpec, time: datetime.date) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
@@ -126,3 +126,52 @@ class Windows:
         zone = time.tzinfo if isinstance(time, datetime.datetime) else datetime.UTC
         start, end = (edge.replace(tzinfo=zone) for edge in window)
         return replace(change, row={**change.row, spec.start: start, spec.end: end})
+
+
+class Gate:
+    """The difference between what is true and what has left, by whole rows."""
+
+    def __init__(self, spec: GateSpec) -> None:
+        self._spec = spec
+        self.true: Counter[Row] = Counter()
+        self.left: Counter[Row] = Counter()
+
+    def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
+        outcome = Outcome()
+        for change in changes:
+            if (refused := self.refused(change.row, clock)) is None:
+                self.true[picked(change.row, self._spec.columns)] += change.weight
+            else:
+                outcome.refuse(refused, change)
+        self.release(clock)
+        return outcome
+
+    def refused(self, row: Mapping[str, Any], clock: Clock) -> str | None:
+        spec, lines = self._spec, clock.before if self._spec.delayed else clock.lines
+        if spec.every is None and any(row[test.column] is None for test in spec.release):
+            return "no_time"
+        return "late" if spec.late and all(passing(test, row, lines) for test in spec.late) else None
+
+    def release(self, clock: Clock) -> None:
+        for row in {*self.true, *self.left}:
+            if self._goes(dict(zip(self._spec.columns, row, strict=True)), clock):
+                self.left[row] = self.true[row]
+        self.left = Counter({row: count for row, count in self.left.items() if count})
+
+    def holds(self) -> bool:
+        return any(self.true[row] != self.left[row] for row in {*self.true, *self.left})
+
+    def wake_us(self, clock: Clock) -> int | None:
+        every = self._spec.every
+        return None if every is None or not self.holds() else (clock.time_us // every + 1) * every
+
+    def _goes(self, row: Mapping[str, Any], clock: Clock) -> bool:
+        now, before = (
+            bool(self._spec.release) and all(passing(test, row, lines) for test in self._spec.release)
+            for lines in (clock.lines, clock.before)
+        )
+        every = self._spec.every
+        if every is None:
+            return now
+        ticks = clock.before_us > 0 and any(us % every == 0 for us in range(clock.before_us + 1, clock.time_us + 1))
+        return ticks or (now and not before)

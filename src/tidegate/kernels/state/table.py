@@ -70,6 +70,10 @@ class RunTable:
     def scan(self) -> pl.DataFrame:
         return self._current([self.slice(rows, run, LOWEST, None) for rows, run in self._ages()])
 
+    @property
+    def count(self) -> int:
+        return self.layout.count + self._grown
+
     def between(self, low: int | None, high: int | None) -> pl.DataFrame:
         start, end = _before(low) or LOWEST, _before(high)
         return self._current([self.slice(rows, run, start, end) for rows, run in self._ages()])

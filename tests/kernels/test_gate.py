@@ -1,0 +1,162 @@
+"""Gates against the naive model: what leaves when, alone and behind an aggregate."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.test_aggregate import call
+from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, lengths
+from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tidegate.kernels import aggregates
+from tidegate.kernels.api import INFINITE
+from tidegate.kernels.specs import AggregateSpec, GatedSpec, GateSpec, Test, WindowedSpec
+from tidegate.kernels.windowed import on_port
+from tidegate.testing.reference import Groups, picked
+from tidegate.testing.reference_time import EPOCH, Gate, Outcome, Windows
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+PLAIN = {"id": pl.Int64(), "ts": pl.Datetime("us"), "n": pl.Int64(), "x": pl.Float64()}
+PLAIN_ROW = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 3),
+        "ts": st.none() | st.integers(-10, 40).map(lambda us: EPOCH + datetime.timedelta(microseconds=us)),
+        "n": st.none() | st.integers(-10, 40),
+        "x": st.sampled_from([0.0, -0.0, float("nan"), None]),
+    }
+)
+TESTS = st.sampled_from(
+    [
+        (),
+        (Test("ts", "f"),),
+        (Test("ts", "f", inclusive=True),),
+        (Test("n", "g"),),
+        (Test("ts", "f"), Test("n", "g", inclusive=True)),
+    ]
+)
+
+
+@quick(120)
+@given(TESTS, TESTS, st.sampled_from([None, 1, 7, 20]), st.booleans(), moments(PLAIN_ROW, True, lines=2), st.booleans())
+def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
+    spec = GateSpec(tuple(PLAIN), release, late, every, delayed)
+    bench, model = Timed(spec, PLAIN, ("id",)), Gate(spec)
+    for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), given_changes(drawn), strict=True):
+        expected = model.step(clock, [change for change, _ in changes])
+        bench.turn(changes, clock, moment.begin)
+        assert bench.outcome == expected
+        assert bench.output == model.left
+        assert bench.delta.wake_us == model.wake_us(clock)
+
+
+END, START = Test("window_end", "f", inclusive=True), Test("window_start", "f", inclusive=True)
+STRATEGIES = st.sampled_from([(None, 0), (None, 5), (None, 11), (7, 0), (7, 5), (20, 0)])
+
+
+@pytest.mark.parametrize("append_only", [True, False])
+@quick(40)
+@given(
+    window=lengths("micros"),
+    calls=st.lists(st.sampled_from(CALLS + ARRIVALS), min_size=1, max_size=2, unique=True),
+    strategy=STRATEGIES,
+    delayed=st.booleans(),
+    drawn=moments(ROW, deletes=False),
+    ends=st.booleans(),
+)
+def test_windows_behind_a_gate(
+    append_only: bool, window: Any, calls: Any, strategy: Any, delayed: bool, drawn: Any, ends: bool
+) -> None:
+    every, lateness = strategy
+    aggregate = AggregateSpec(("k", "window_start", "window_end"), tuple(calls), append_only, scalar=False)
+    inner = WindowedSpec(window, aggregate, "f", lateness, delayed)
+    columns = (*aggregate.keys, *(made.out for made in calls))
+    spec = GatedSpec(inner, GateSpec(columns, (END,), (), every, delayed))
+    port = on_port(inner)
+    bench = Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
+    windows, gate = Windows(inner), Gate(spec.gate)
+    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
+        expected = windows.step(clock, [change for change, _ in changes])
+        bench.turn(changes, clock, moment.begin)
+        assert bench.outcome == expected
+        gate.true = windows.content()
+        gate.release(clock)
+        assert bench.output == gate.left
+        assert bench.delta.wake_us == gate.wake_us(clock)
+        kept = set(windows.kept(clock))
+        assert kept & set(bench.content()) == kept & set(gate.left)
+        assert not bench.content() - gate.left
+        if clock.lines["f"] == INFINITE and not gate.holds():
+            assert bench.rows_stored() == 0
+
+
+GROUPED = {"d": pl.Datetime("us"), "k": pl.String(), "i": pl.Int64(), "n": pl.Int64()}
+GROUPED_ROW = st.fixed_dictionaries(
+    {
+        "d": st.none() | st.integers(-2, 8).map(lambda n: EPOCH + datetime.timedelta(microseconds=5 * n)),
+        "k": st.sampled_from(["a", "b"]),
+        "i": st.sampled_from([1, 2, None]),
+        "n": st.none() | st.integers(-5, 10),
+    }
+)
+GROUP_CALLS = (
+    call("count", type="bigint"),
+    call("sum", "i", type="bigint"),
+    call("count", "i", type="bigint", distinct=True),
+)
+
+
+@quick(100)
+@given(
+    key=st.sampled_from([("d",), ("k", "d"), ("n", "d"), ()]),
+    every=st.sampled_from([None, None, 7]),
+    delayed=st.booleans(),
+    drawn=moments(GROUPED_ROW, deletes=True, lines=2),
+    ends=st.booleans(),
+)
+def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
+    tests = tuple(Test(name, line) for name, line in (("d", "f"), ("n", "g")) if name in key)
+    inner = AggregateSpec(key, GROUP_CALLS, append_only=False, scalar=not key)
+    columns = (*key, *(made.out for made in GROUP_CALLS))
+    spec = GatedSpec(inner, GateSpec(columns, tests, tests if every is None else (), every, delayed))
+    bench = Timed(spec, GROUPED, key, aggregates.hashes(inner))
+    groups, gate = Groups(inner), Gate(spec.gate)
+    for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), given_changes(drawn), strict=True):
+        expected, taken = Outcome(), []
+        for change, _ in changes:
+            refused = gate.refused(change.row, clock)
+            if refused is None:
+                taken.append(change)
+            else:
+                expected.refuse(refused, change)
+        groups.step(clock.step, [taken])
+        bench.turn(changes, clock, moment.begin)
+        assert bench.outcome == expected
+        gate.true = groups.content()
+        gate.release(clock)
+        assert bench.output == gate.left
+        assert bench.delta.wake_us == gate.wake_us(clock)
+        assert not bench.content() - gate.left
+
+
+def test_groups_that_have_ended_are_forgotten() -> None:
+    test = Test("d", "f")
+    inner = AggregateSpec(("d",), GROUP_CALLS, append_only=False, scalar=False)
+    spec = GatedSpec(inner, GateSpec(("d", *(made.out for made in GROUP_CALLS)), (test,), (test,)))
+    bench = Timed(spec, GROUPED, ("d",), aggregates.hashes(inner))
+    row = {"d": EPOCH, "k": "a", "i": 1, "n": None}
+    clock = clocks([])  # a clock is written out below
+    from tidegate.kernels.api import Clock
+    from tidegate.testing.reference import Change
+
+    bench.turn([(Change(row, 1), 0)], Clock(1, 0, {"f": None}))
+    assert bench.rows_stored() == 3
+    bench.turn([], Clock(2, 0, {"f": 1}))
+    assert bench.output == Counter([picked({**row, "a": 1}, ["d", "a", "a", "a"])])
+    assert (bench.delta.dropped, bench.rows_stored(), clock) == (1, 0, [])
