@@ -178,6 +178,8 @@ class Database:
         before = self.log.last()
         if self._launch(once=True):
             self.engine.idle()
+            self.engine.end()
+            self.engine.idle()
         self.stop()
         return self._report(before)
 
@@ -258,7 +260,8 @@ class Database:
 
     def end_inputs(self) -> None:
         """The end of all inputs: every frontier goes to infinity."""
-        raise errors.make("NOT_SUPPORTED", message="the end of inputs moves frontiers, which are not maintained yet")
+        self._writable()
+        self.engine.end()
 
     def close(self) -> None:
         """Stops, and lets go of the folder. The Spark session stays, unless it was made for this database alone."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sqlglot import exp
+
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.storable import check_comparable, check_type
 from tidegate.bind.unsupported import refused
@@ -9,10 +13,10 @@ from tidegate.bind.view import BoundView, bind_view
 from tidegate.catalog import Catalog, ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.catalog.schema import Column, Schema
-from tidegate.errors import Error, did_you_mean, make
+from tidegate.errors import Error, Span, did_you_mean, make
 from tidegate.plan.words import quoted
 from tidegate.sql import render, span_of
-from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Name, Watermark
+from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Lateness, Name, Watermark
 
 
 def bind_relation(statement: CreateRelation, analyzer: Analyzer) -> Relation:
@@ -28,7 +32,7 @@ def bind_relation(statement: CreateRelation, analyzer: Analyzer) -> Relation:
         sql=statement.text,
         primary_key=key,
         append_only=_append_only(statement, dict(options)),
-        times=tuple(_time_note(mark, columns, analyzer) for mark in statement.watermarks),
+        times=_time_notes(statement, columns, analyzer),
         connector=_connector(statement.connector),
         options=options,
         changes="append" if _append_only(statement, dict(options)) else "changelog",
@@ -80,18 +84,8 @@ def _check_columns(statement: CreateRelation) -> None:
             message = f"column {name.text}: names that begin with two underscores are reserved"
             raise make("NOT_SUPPORTED", message=message, hint="choose another name", span=name.span)
         seen.add(name.text.casefold())
-        _check_time(column)
-
-
-def _check_time(column: ColumnDef) -> None:
-    """What drops or holds back rows is not maintained yet."""
-    if column.lateness is not None:
-        raise refused("LATENESS", span_of(column.lateness) or column.name.span, "leave it out")
-    if column.hold_back is not None:
-        hint = "leave it out, or write WATERMARK FOR " + column.name.text
-        raise refused("WATERMARK on a column", span_of(column.hold_back) or column.name.span, hint)
-    if column.proctime:
-        raise refused("PROCTIME()", column.name.span, "insert the time as a column")
+        if column.proctime:
+            raise refused("PROCTIME()", column.name.span, "insert the time as a column")
 
 
 def _primary_key(statement: CreateRelation) -> tuple[str, ...]:
@@ -144,30 +138,92 @@ def _append_only(statement: CreateRelation, options: dict[str, str]) -> bool:
     return statement.kind == "source" or options.get("append_only") == "true"
 
 
-def _time_note(mark: Watermark, columns: Schema, analyzer: Analyzer) -> TimeNote:
+def _time_notes(statement: CreateRelation, columns: Schema, analyzer: Analyzer) -> tuple[TimeNote, ...]:
+    """WATERMARK FOR, and LATENESS and WATERMARK on columns."""
+    found = [_watermark(mark, columns, analyzer) for mark in statement.watermarks]
+    for declared, column in zip(statement.columns, columns, strict=True):
+        for kind, value in (("lateness", declared.lateness), ("hold_back", declared.hold_back)):
+            if value is not None:
+                found.append(_declared(kind, column, value, span_of(value) or declared.name.span, analyzer))
+    for note in found:
+        if found.count(note) > 1:
+            message = f"WATERMARK FOR {note.column} is said twice"
+            raise make("ALREADY_EXISTS", message=message, hint="leave one out", span=statement.watermarks[-1].span)
+    return tuple(found)
+
+
+def _watermark(mark: Watermark, columns: Schema, analyzer: Analyzer) -> TimeNote:
     by_name = {column.name.casefold(): column for column in columns}
     column = by_name.get(mark.column.text.casefold())
     if column is None:
         raise _unknown(mark.column, tuple(each.name for each in columns))
     if mark.delay is None:
+        check_subtractable(column, None, mark.span, analyzer)
         return TimeNote(column.name, "watermark")
-    delay = render(mark.delay)
-    _check_subtractable(column, delay, mark, analyzer)
-    return TimeNote(column.name, "watermark", delay)
+    return _declared("watermark", column, mark.delay, mark.span, analyzer)
 
 
-def _check_subtractable(column: Column, delay: str, mark: Watermark, analyzer: Analyzer) -> None:
-    """Spark would subtract from a string too, by guessing what it means."""
-    try:
-        analyzer.columns((column,), [f"{quoted(column.name)} - ({delay})"])
-        fits = not column.type.startswith(("string", "char", "varchar", "binary", "boolean"))
-    except Error:
-        fits = False
+def _declared(kind: str, column: Column, delay: exp.Expr, span: Span, analyzer: Analyzer) -> TimeNote:
+    sql = render(delay)
+    check_subtractable(column, sql, span, analyzer)
+    return TimeNote(column.name, kind, sql)
+
+
+def lateness_note(statement: Lateness, view: Relation | None, analyzer: Analyzer) -> TimeNote:
+    """`LATENESS view.col expr`, checked against the view if it is there already."""
+    sql = render(statement.value)
+    if view is None:
+        return TimeNote(statement.column.text, "lateness", sql)
+    column = view.column(statement.column.text)
+    if column is None:
+        raise _unknown(statement.column, tuple(each.name for each in view.columns))
+    check_subtractable(column, sql, span_of(statement.value) or statement.span, analyzer)
+    return TimeNote(column.name, "lateness", sql)
+
+
+def known_times(view: BoundView, times: tuple[TimeNote, ...], analyzer: Analyzer) -> tuple[TimeNote, ...]:
+    """LATENESS that was said before the view was made, checked now that its columns are known."""
+    by_name = {column.name.casefold(): column for column in view.columns}
+    for note in times:
+        column = by_name.get(note.column.casefold())
+        if column is None:
+            known = did_you_mean(note.column, [each.name for each in view.columns], what="columns")
+            message = f"LATENESS {view.name}.{note.column}: {view.name} has no such column"
+            raise make("UNKNOWN_COLUMN", message=message, hint=known)
+        check_subtractable(column, note.sql, None, analyzer)
+    return tuple(replace(note, column=by_name[note.column.casefold()].name) for note in times)
+
+
+def check_subtractable(column: Column, delay: str | None, span: Span | None, analyzer: Analyzer) -> None:
+    """Spark would subtract from a string too, by guessing what it means; what comes out must be of the same type."""
+    fits = not column.type.startswith(("string", "char", "varchar", "binary", "boolean", "array", "map", "struct"))
+    if fits and delay is not None:
+        try:
+            found = analyzer.columns((column,), [f"{quoted(column.name)} - ({delay}) AS c"])[0].type
+            fits = _family(found) == _family(column.type)
+        except Error:
+            fits = False
     if not fits:
-        hint = "a waterline needs a time or a number"
-        raise make(
-            "LATENESS_TYPE", value=delay, column=column.name, type=column.type.upper(), hint=hint, span=mark.span
-        )
+        hint = "a waterline needs a time or a number" if delay is None else _fitting(column)
+        value = delay or "a waterline"
+        raise make("LATENESS_TYPE", value=value, column=column.name, type=column.type.upper(), hint=hint, span=span)
+
+
+def _family(type: str) -> str:
+    """Numbers are alike; times are what they are, but for a date from which hours are taken."""
+    plain = type.split("(")[0]
+    if plain in ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"):
+        return "number"
+    return "time" if plain in ("date", "timestamp", "timestamp_ntz") else plain
+
+
+def _fitting(column: Column) -> str:
+    if _family(column.type) == "time":
+        unit = "DAY" if column.type == "date" else "SECOND"
+        return f"a waterline of {column.name} needs a length of time, such as INTERVAL '5' {unit}"
+    if _family(column.type) == "number":
+        return f"a waterline of {column.name} needs a number, such as 5"
+    return "a waterline needs a time or a number"
 
 
 def _connector(connector: Connector | None) -> ConnectorNote | None:

@@ -9,26 +9,29 @@ from sqlglot import exp
 
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.context import Bound, Context
+from tidegate.bind.emit import final_gate, gated, lateness_of, strategy_of
 from tidegate.bind.query import bind_query
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
 from tidegate.bind.storable import check_type, storable
 from tidegate.bind.unsupported import refused
-from tidegate.catalog import Catalog, Relation
+from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Span, Warning_, make, warning
-from tidegate.plan import Node, Project, Rank, View, kept, walk
+from tidegate.plan import Door, Node, Project, Rank, View, kept, walk
 from tidegate.rules import rewrite
 from tidegate.sql import hints, parse, span_of
-from tidegate.sql.statements import CreateSink, CreateView, Emit, Name, Query
+from tidegate.sql.statements import CreateSink, CreateView, Name, Query
 from tidegate.traits import kind as kinds
+from tidegate.traits.waterline import Frontier, Line
 
 
 @dataclass(frozen=True)
 class BoundView:
     """A view that can be maintained. `bound` is the plan as written, `plan` the one that runs; its columns are
-    `columns` followed by `hidden`, parts of its key that were not selected."""
+    `columns` followed by `hidden`, parts of its key that were not selected. `output` is another plan for what leaves
+    it, if it has one; `late_to` the table that takes its late rows."""
 
     name: str
     columns: Schema
@@ -40,22 +43,45 @@ class BoundView:
     emit: str | None
     dependencies: tuple[str, ...]
     warnings: tuple[Warning_, ...] = ()
+    output: Node | None = None
+    late_to: str | None = None
 
     @property
     def append_only(self) -> bool:
-        return self.plan.traits.append_only
+        return self.left.traits.append_only
+
+    @property
+    def left(self) -> Node:
+        """What queries and sinks see: the plan, or with `emit_final` what has left it."""
+        return self.plan if self.output is None else self.output
 
 
-def bind_view(statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer) -> BoundView:
+@dataclass(frozen=True)
+class Extras:
+    """What is said of a view outside of its query: options, LATENESS, and the strategy that a sink forces on it."""
+
+    options: tuple[tuple[str, str], ...] = ()
+    times: tuple[TimeNote, ...] = ()
+    forced: str | None = None
+
+
+NOTHING = Extras()
+
+
+def bind_view(
+    statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer, extras: Extras = NOTHING
+) -> BoundView:
     """Binds CREATE VIEW, or the query of CREATE SINK ... AS SELECT."""
     query = statement.query
     if query is None:
         raise ValueError("a sink without a query has nothing to bind")
     aliases = statement.aliases if isinstance(statement, CreateView) else ()
-    return bind_definition(statement.name.text, query, aliases, catalog, analyzer)
+    if isinstance(statement, CreateView):
+        extras = replace(extras, options=accept(statement.options, "view"))
+    return bind_definition(statement.name.text, query, aliases, catalog, analyzer, extras)
 
 
-def view_entry(statement: CreateView, view: BoundView) -> Relation:
+def view_entry(statement: CreateView, view: BoundView, times: tuple[TimeNote, ...] = ()) -> Relation:
     """The catalog's entry for a bound view."""
     return Relation(
         name=statement.name.text,
@@ -64,6 +90,7 @@ def view_entry(statement: CreateView, view: BoundView) -> Relation:
         sql=statement.text,
         append_only=view.append_only,
         options=accept(statement.options, "view"),
+        times=times,
         emit=view.emit,
         materialized=statement.materialized,
         dependencies=view.dependencies,
@@ -74,29 +101,103 @@ def view_entry(statement: CreateView, view: BoundView) -> Relation:
 
 
 def bind_definition(
-    name: str, query: Query, aliases: tuple[Name, ...], catalog: Catalog, analyzer: Analyzer
+    name: str,
+    query: Query,
+    aliases: tuple[Name, ...],
+    catalog: Catalog,
+    analyzer: Analyzer,
+    extras: Extras = NOTHING,
 ) -> BoundView:
     """A query under a name."""
-    _check_time(query)
-    context = Context(catalog, analyzer, lambda relation: view_rows(relation, catalog, analyzer))
+    _check_step(query)
+    options = dict(extras.options)
+    context = Context(
+        catalog,
+        analyzer,
+        lambda relation: view_rows(relation, catalog, analyzer),
+        lateness=lateness_of(query),
+        max_groups=int(options["max_groups"]) if "max_groups" in options else None,
+    )
     bound = _named(name, bind_query(query.select, context), aliases)
     written = _rooted(bound)
+    visible = len(bound.fields)
+    strategy = strategy_of(query, written, extras.forced)
+    if strategy is not None:
+        written = gated(written, strategy, visible, query.span)
+    written = _door(name, written, extras.times)
     plan = rewrite(written)
     _check_ranks(plan, query)
-    strategy = _strategy(query.emit, plan)
-    visible = len(bound.fields)
+    output = _output(plan, visible, options.get("emit_final"), query)
     return BoundView(
         name=name,
         columns=plan.schema[:visible],
         hidden=plan.schema[visible:],
         bound=written,
         plan=plan,
-        kind=kinds.of_emit(strategy, plan.traits.append_only),
+        kind=kinds.of_emit(strategy.name if strategy else None, (output or plan).traits.append_only),
         key=plan.traits.key,
-        emit=strategy,
+        emit=strategy.name if strategy else None,
         dependencies=tuple(context.dependencies),
         warnings=_warnings(query),
+        output=output,
+        late_to=_late_table(query, catalog, tuple(context.dependencies)),
     )
+
+
+def _door(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
+    """LATENESS on columns of the view."""
+    types = {column.name: column.type for column in plan.schema}
+    declared: list[tuple[str, Line]] = [
+        (note.column, Frontier(types[note.column], name, note.column, "lateness", note.sql))
+        for note in times
+        if note.kind == "lateness" and note.column in types
+    ]
+    return Door(plan, name, tuple(declared)) if declared else plan
+
+
+def _output(plan: Node, visible: int, option: str | None, query: Query) -> Node | None:
+    """The gate of `emit_final`: a column's name or number."""
+    if option is None:
+        return None
+    if query.emit is not None:
+        message = "a view has EMIT or 'emit_final', not both"
+        raise make("INVALID_OPTION", message=message, hint="leave one of them out", span=query.emit.span)
+    names = plan.columns[:visible]
+    if option.isdigit():
+        found = names[int(option)] if int(option) < visible else None
+    else:
+        found = next((name for name in names if name.casefold() == option.casefold()), None)
+    if found is None:
+        message = f"'emit_final' = '{option}': the view has no such column"
+        raise make("UNKNOWN_COLUMN", message=message, hint=f"its columns are {', '.join(names)}", span=query.span)
+    return final_gate(plan, found, query.span)
+
+
+def _late_table(query: Query, catalog: Catalog, read: tuple[str, ...]) -> str | None:
+    """The table of LATE DATA TO: it has the columns of the one relation that the view reads."""
+    if query.late_data_to is None:
+        return None
+    target = query.late_data_to
+    table = catalog.get(target.text, target.span)
+    if table.kind != "table" or table.connector is not None:
+        message = f"LATE DATA TO {table.name}: it is a {table.described}, not a table that rows can be inserted into"
+        raise make(
+            "NOT_SUPPORTED", message=message, hint=f"CREATE TABLE {table.name} (...) without FROM", span=target.span
+        )
+    if len(read) != 1:
+        message = f"LATE DATA TO {table.name}: the view reads {len(read)} relations, whose late rows differ"
+        raise make(
+            "NOT_SUPPORTED",
+            message=message,
+            hint="read system.late_rows, or write one view per relation",
+            span=target.span,
+        )
+    source = catalog.readable(read[0])
+    if [(c.name.casefold(), c.type) for c in source.columns] != [(c.name.casefold(), c.type) for c in table.columns]:
+        expected = ", ".join(f"{c.name} {c.type.upper()}" for c in source.columns)
+        message = f"LATE DATA TO {table.name}: its columns are not those of {source.name}"
+        raise make("TYPE_MISMATCH", message=message, hint=f"CREATE TABLE {table.name} ({expected})", span=target.span)
+    return table.name
 
 
 def rebound(catalog: Catalog, analyzer: Analyzer) -> Catalog:
@@ -106,7 +207,7 @@ def rebound(catalog: Catalog, analyzer: Analyzer) -> Catalog:
     for relation in catalog:
         statement = parse(relation.sql).statements[0] if relation.kind == "view" else None
         if isinstance(statement, CreateView):
-            relation = view_entry(statement, definition(relation, catalog, analyzer))
+            relation = view_entry(statement, definition(relation, catalog, analyzer), relation.times)
         fresh = fresh.create(relation)
     return fresh
 
@@ -122,10 +223,27 @@ def definition(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Boun
     if found is None:
         statement = parse(relation.sql).statements[0]
         assert isinstance(statement, CreateView | CreateSink)
-        found = _definitions[key] = bind_view(statement, catalog, analyzer)
+        found = _definitions[key] = _bound_again(relation, statement, catalog, analyzer)
         while len(_definitions) > _REMEMBERED:
             _definitions.popitem(last=False)
     return found
+
+
+def _bound_again(
+    relation: Relation, statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer
+) -> BoundView:
+    extras = Extras(times=relation.times, forced=relation.emit if relation.kind == "sink" else None)
+    if statement.query is None:
+        return forced_view(relation.name, catalog.get(relation.dependencies[0]), extras, catalog, analyzer)
+    return bind_view(statement, catalog, analyzer, extras)
+
+
+def forced_view(name: str, view: Relation, extras: Extras, catalog: Catalog, analyzer: Analyzer) -> BoundView:
+    """A view under another name, with the strategy that a sink forces on it."""
+    statement = parse(view.sql).statements[0]
+    assert isinstance(statement, CreateView)
+    extras = replace(extras, options=view.options, times=view.times)
+    return bind_definition(name, statement.query, statement.aliases, catalog, analyzer, extras)
 
 
 def view_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
@@ -175,27 +293,9 @@ def _hull(names: tuple[Name, ...]) -> Span:
     return names[0].span.hull(names[-1].span)
 
 
-def _check_time(query: Query) -> None:
-    """What waits for time is not maintained yet."""
-    if query.allowed_lateness is not None:
-        raise refused("ALLOWED LATENESS", span_of(query.allowed_lateness), "leave it out")
-    if query.late_data_to is not None:
-        raise refused("LATE DATA TO", query.late_data_to.span, "leave it out")
+def _check_step(query: Query) -> None:
     if query.as_of_step is not None:
         raise refused("AS OF STEP in a view", query.span, "query a step ad hoc: SELECT ... AS OF STEP n")
-
-
-def _strategy(emit: Emit | None, plan: Node) -> str | None:
-    if emit is None:
-        return None
-    if emit.strategy == "changes":
-        return emit.strategy
-    if emit.strategy != "on_update":
-        words = emit.strategy.replace("_", " ").upper()
-        raise refused(f"EMIT {words}", emit.span, "write EMIT CHANGES or EMIT ON UPDATE, or leave it out")
-    if plan.traits.key is None:
-        raise make("EMIT_NEEDS_KEY", strategy="ON UPDATE", span=emit.span)
-    return emit.strategy
 
 
 def _check_ranks(plan: Node, query: Query) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.errors import Span, did_you_mean, make
+from tidegate.sql.durations import micros
 
 
 class Written(Protocol):
@@ -25,7 +26,16 @@ def _boolean(value: str) -> str | None:
     return folded if folded in ("true", "false") else None
 
 
-def _known_later(value: str) -> str | None:
+def _duration(value: str) -> str | None:
+    found = micros(value)
+    return value if found is not None and found > 0 else None
+
+
+def _count(value: str) -> str | None:
+    return value if value.isdigit() and int(value) > 0 else None
+
+
+def _any(value: str) -> str | None:
     return value
 
 
@@ -35,17 +45,17 @@ class Known:
 
     on: tuple[str, ...]
     expected: str
-    check: Callable[[str], str | None] = _known_later
+    check: Callable[[str], str | None] = _any
     maintained: bool = True
 
 
 OPTIONS: dict[str, Known] = {
     "append_only": Known(("source", "table"), "'true' or 'false'", _boolean),
     "backfill": Known(("view",), "'true' or 'false'", _boolean),
-    "idle_timeout": Known(("source", "table"), "a duration such as '10s'", maintained=False),
-    "max_ahead": Known(("source", "table"), "a duration such as '1h'", maintained=False),
-    "emit_final": Known(("view",), "a column or its number", maintained=False),
-    "max_groups": Known(("view",), "a number", maintained=False),
+    "idle_timeout": Known(("source", "table"), "a duration such as '10s'", _duration),
+    "max_ahead": Known(("source", "table"), "a duration such as '1h'", _duration),
+    "emit_final": Known(("view",), "a column or its number"),
+    "max_groups": Known(("view",), "a number above zero", _count),
     "emit": Known(("view",), "'row' or 'batch'", maintained=False),
 }
 

@@ -18,6 +18,7 @@ SYSTEM: tuple[Relation, ...] = (
         "late_rows",
         relation="string",
         view="string",
+        op="string",
         column="string",
         row="string",
         waterline="string",
@@ -37,6 +38,7 @@ SYSTEM: tuple[Relation, ...] = (
         rows="bigint",
         state_bytes="bigint",
         state_rows="bigint",
+        dropped_rows="bigint",
     ),
     _relation(
         "steps",

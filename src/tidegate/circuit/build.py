@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.view import definition, relation_rows
 from tidegate.catalog import Catalog, Relation
 from tidegate.circuit.lower import Lowering
-from tidegate.circuit.model import Branch, Circuit, Op, Output
-from tidegate.plan import Node
+from tidegate.circuit.model import Branch, Circuit, Op, Output, Watched
+from tidegate.plan import Node, frontiers
 from tidegate.rules import rewrite
 from tidegate.sql import parse
 from tidegate.sql.statements import CreateSink
@@ -19,7 +20,26 @@ def build(catalog: Catalog, analyzer: Analyzer, begun: Mapping[str, int] | None 
     """What one pipeline computes. `begun`: the step after which each relation begins (0 where it is not named)."""
     lowering = Lowering(begun or {})
     outputs = tuple(_output(relation, catalog, analyzer, lowering) for relation in maintained(catalog))
-    return _circuit(lowering, outputs)
+    watched = tuple(each for relation in catalog for each in _watched(relation, catalog, analyzer, lowering))
+    late_to = tuple(
+        (view.name, table)
+        for view in catalog.of_kind("view")
+        if (table := definition(view, catalog, analyzer).late_to) is not None
+    )
+    return replace(_circuit(lowering, outputs), watched=watched, late_to=late_to)
+
+
+def _watched(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Iterator[Watched]:
+    """The waterlines of a relation's columns."""
+    if relation.kind == "view":
+        lines = definition(relation, catalog, analyzer).left.traits.waterlines
+    elif relation.kind == "sink" or relation.name not in lowering.inputs:
+        return
+    else:
+        lines = frontiers(relation)
+    for column, line in lines:
+        if relation.column(column) is not None:
+            yield Watched(relation.name, column, line.type, lowering.line(line))
 
 
 def circuit_of(name: str, plan: Node, kind: str, visible: int, begun: Mapping[str, int] | None = None) -> Circuit:
@@ -30,17 +50,18 @@ def circuit_of(name: str, plan: Node, kind: str, visible: int, begun: Mapping[st
 
 def _circuit(lowering: Lowering, outputs: tuple[Output, ...]) -> Circuit:
     inputs = tuple(lowering.inputs[name] for name in sorted(lowering.inputs))
+    doors = tuple(lowering.doors[name] for name in sorted(lowering.doors))
     ops = tuple(sorted(lowering.ops.values(), key=lambda op: (op.level, op.id)))
-    return Circuit(inputs, ops, outputs)
+    return Circuit(inputs, ops, outputs, doors, tuple(lowering.lines[name] for name in sorted(lowering.lines)))
 
 
 def maintained(catalog: Catalog) -> tuple[Relation, ...]:
     """The relations whose changes are logged, in order of creation."""
-    read = {name for sink in catalog.of_kind("sink") if not _has_query(sink) for name in sink.dependencies}
+    read = {name for sink in catalog.of_kind("sink") if not own_rows(sink) for name in sink.dependencies}
     return tuple(
         relation
         for relation in catalog
-        if relation.kept or relation.name in read or (relation.kind == "sink" and _has_query(relation))
+        if relation.kept or relation.name in read or (relation.kind == "sink" and own_rows(relation))
     )
 
 
@@ -62,15 +83,16 @@ def upstream(circuit: Circuit, branches: Iterable[Branch]) -> Iterator[Op]:
             waiting += [branch.producer for port in by_id[producer].ports for branch in port.branches]
 
 
-def _has_query(sink: Relation) -> bool:
+def own_rows(sink: Relation) -> bool:
+    """Whether what a sink gets is logged under its own name: it has a query, or forces its view to emit otherwise."""
     statement = parse(sink.sql).statements[0]
-    return isinstance(statement, CreateSink) and statement.query is not None
+    return sink.emit is not None or (isinstance(statement, CreateSink) and statement.query is not None)
 
 
 def _output(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Output:
     if relation.kind in ("view", "sink"):
         view = definition(relation, catalog, analyzer)
-        return _assembled(relation.name, view.plan, view.kind, len(view.columns), lowering)
+        return _assembled(relation.name, view.left, view.kind, len(view.columns), lowering)
     plan = rewrite(relation_rows(relation, catalog, analyzer).plan)
     return _assembled(relation.name, plan, relation.changes, len(relation.columns), lowering)
 

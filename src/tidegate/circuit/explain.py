@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidegate.circuit.model import Branch, Circuit, Filter, Op, Output, Port, Project
+from tidegate.circuit.model import Branch, Circuit, Filter, Guard, Op, Output, Port, Project, Step, Watched
 from tidegate.plan.explain import Explanation
 from tidegate.plan.words import quoted
 
@@ -21,7 +21,12 @@ def explain_circuit(circuit: Circuit) -> Explanation:
         for each in circuit.inputs
     ]
     outputs = [_output(output) for output in circuit.outputs]
-    return Explanation.of({"node": "Circuit", "traits": {}, "inputs": [*outputs, *levels, *inputs]})
+    lines = [_watched(each) for each in circuit.watched]
+    return Explanation.of({"node": "Circuit", "traits": {}, "inputs": [*outputs, *levels, *inputs, *lines]})
+
+
+def _watched(watched: Watched) -> dict[str, Any]:
+    return {"node": f"Waterline {watched.relation}.{watched.column} = {watched.line}", "traits": {}, "inputs": []}
 
 
 def _sorted(ops: Iterable[Op]) -> list[Op]:
@@ -56,8 +61,10 @@ def _branch(branch: Branch) -> dict[str, Any]:
     return {"node": f"from {branch.producer}", "traits": {}, "inputs": steps}
 
 
-def _step(step: Filter | Project) -> str:
+def _step(step: Step) -> str:
     match step:
+        case Guard():
+            return "unless late: " + ", ".join(f"{test.column} < {test.line}" for test in step.tests)
         case Filter():
             return f"where {step.sql}"
         case Project():

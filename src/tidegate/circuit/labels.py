@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec
-from tidegate.plan.words import call_text, top_text
+from tidegate.kernels.specs import (
+    AggregateSpec,
+    AssignSpec,
+    DistinctSpec,
+    DuringSpec,
+    GatedSpec,
+    GateSpec,
+    HoldBackSpec,
+    KernelSpec,
+    SetOpSpec,
+    TableSpec,
+    Test,
+    TopNSpec,
+    WindowedSpec,
+)
+from tidegate.plan.words import call_text, duration_text, top_text, window_text
 
 
 @singledispatch
@@ -38,3 +52,43 @@ def _(spec: TopNSpec) -> str:
 def _(spec: TableSpec) -> str:
     key = f" by {', '.join(spec.key)}" if spec.key else ""
     return f"table {spec.relation}{key}{' append only' if spec.append_only else ''}"
+
+
+@label.register
+def _(spec: WindowedSpec) -> str:
+    keys = [key for key in spec.aggregate.keys if key not in (spec.window.start, spec.window.end)]
+    by = ", ".join([*keys, window_text(spec.window)])
+    late = f", {duration_text(spec.lateness)} late" if spec.lateness else ""
+    return f"windows by {by}{late}: {', '.join(call_text(call) for call in spec.aggregate.calls)}"
+
+
+@label.register
+def _(spec: AssignSpec) -> str:
+    per = f" per {', '.join(spec.partition)}" if spec.partition else ""
+    return f"assign {window_text(spec.window)}{per}"
+
+
+@label.register
+def _(spec: GateSpec) -> str:
+    every = f" every {duration_text(spec.every)}" if spec.every else ""
+    until = f" until {' and '.join(_test(test) for test in spec.release)}" if spec.release else ""
+    return f"gate{every}{until}"
+
+
+@label.register
+def _(spec: GatedSpec) -> str:
+    return f"{label(spec.inner)}; {label(spec.gate)}"
+
+
+@label.register
+def _(spec: HoldBackSpec) -> str:
+    return f"hold back until {' and '.join(_test(test) for test in spec.tests)}"
+
+
+@label.register
+def _(spec: DuringSpec) -> str:
+    return f"during {spec.since or 'ever'} to {spec.until or 'ever'}"
+
+
+def _test(test: Test) -> str:
+    return f"{test.column} {'<=' if test.inclusive else '<'} {test.line}"

@@ -7,17 +7,37 @@ from dataclasses import replace
 from functools import singledispatchmethod
 
 from tidegate import plan as logical
-from tidegate.catalog.schema import Schema, names
+from tidegate.catalog.relation import Relation
+from tidegate.catalog.schema import Column, Schema, names
 from tidegate.circuit.identity import op_id
 from tidegate.circuit.labels import label
-from tidegate.circuit.model import Branch, Filter, Input, Op, Port, Project
+from tidegate.circuit.model import ORDER, Branch, Door, Filter, Guard, Input, Op, Port, Project, Refusal, Seen
+from tidegate.circuit.refused_rows import port_columns, with_row
 from tidegate.kernels import aggregates
-from tidegate.kernels.specs import AggregateSpec, DistinctSpec, KernelSpec, SetOpSpec, TableSpec, TopNSpec
+from tidegate.kernels.specs import (
+    AggregateSpec,
+    AssignSpec,
+    DistinctSpec,
+    DuringSpec,
+    GatedSpec,
+    GateSpec,
+    HoldBackSpec,
+    KernelSpec,
+    SetOpSpec,
+    TableSpec,
+    Test,
+    TopNSpec,
+    WindowedSpec,
+)
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
 from tidegate.plan.words import quoted
+from tidegate.sql.durations import micros
+from tidegate.traits.waterline import TIMESTAMPS, Frontier, Line, Waterlines, seen_name
 
 Branches = tuple[Branch, ...]
+EXACT_GROUPS = 10_000
+"""Up to so many groups a cap is exact: they are all in one bucket."""
 
 
 class Lowering:
@@ -31,17 +51,26 @@ class Lowering:
         self.inputs: dict[str, Input] = {}
         self.ops: dict[str, Op] = {}
         self._begun = {name.casefold(): step for name, step in begun.items()}
+        self.doors: dict[str, Door] = {}
+        self.lines: dict[str, Line] = {}
         self._known: dict[tuple[int, Node], Branches] = {}
         self._since = 0
         self._sources: set[str] = set()
+        self._relation = ""
 
     def rows(self, relation: str, plan: Node) -> Branches:
         """The branches of a relation's plan."""
-        outside, self._since = self._since, self._begun.get(relation.casefold(), 0)
+        outside = self._since, self._relation
+        self._since, self._relation = self._begun.get(relation.casefold(), 0), relation
         try:
             return self.branches(plan)
         finally:
-            self._since = outside
+            self._since, self._relation = outside
+
+    def line(self, line: Line) -> str:
+        """The name of a line that something is held against."""
+        self.lines.setdefault(line.name, line)
+        return line.name
 
     def branches(self, node: Node) -> Branches:
         found = self._known.get((self._since, node))
@@ -59,13 +88,62 @@ class Lowering:
         given = self.inputs.setdefault(relation.name, Input(relation.name, relation.columns))
         if relation.kind == "source":
             self._sources.add(given.producer)
-        rows = (Branch(given.producer, (), relation.columns),)
+        rows = self._held_back(relation, (Branch(given.producer, (), relation.columns),))
+        tests = self._late_tests(relation.name, logical.frontiers(relation))
+        if not node.stored or not relation.primary_key:
+            self._door(relation, rows, tests)
+            rows = _guarded(rows, tests)
         if not node.stored:
+            return tuple(_followed(branch, _selected(relation.columns), relation.columns) for branch in rows)
+        stored = self._table(relation, rows, tests if relation.primary_key else ())
+        if relation.primary_key:
+            self._door(relation, stored, ())
+        return stored
+
+    def _held_back(self, relation: Relation, rows: Branches) -> Branches:
+        """Rows that wait until later ones were seen come through an op of their own."""
+        notes = [note for note in relation.times if note.kind == "hold_back"]
+        if not notes:
             return rows
+        types = {column.name: column.type for column in relation.columns}
+        held = {
+            note.column: Frontier(types[note.column], relation.name, note.column, "hold_back", note.sql)
+            for note in notes
+        }
+        seen = tuple(Seen(column, line.name) for column, line in held.items())
+        name = f"{relation.name}, as it arrives"
+        self.doors.setdefault(name, Door(relation.name, rows, relation.columns, (), seen))
+        spec = HoldBackSpec(
+            names(relation.columns), tuple(Test(column, self.line(line), True) for column, line in held.items())
+        )
+        port = Port(rows, relation.columns, _hashable(relation.columns), ordered=True)
+        columns = (*relation.columns, Column(ORDER, "bigint", False))
+        return self._op(spec, (port,), columns, self._begun.get(relation.name.casefold(), 0))
+
+    def _table(self, relation: Relation, rows: Branches, lateness: tuple[Test, ...]) -> Branches:
         columns, key = names(relation.columns), relation.primary_key
-        spec = TableSpec(relation.name, columns, key, relation.append_only)
-        port = Port(rows, relation.columns, key or _hashable(relation.columns), ordered=True)
+        spec = TableSpec(relation.name, columns, key, relation.append_only, lateness)
+        refusal = _refusal_of(relation, lateness)
+        port = Port(rows, relation.columns, key or _hashable(relation.columns), ordered=True, refusal=refusal)
         return self._op(spec, (port,), relation.columns, self._begun.get(relation.name.casefold(), 0))
+
+    def _late_tests(self, relation: str, lines: Waterlines) -> tuple[Test, ...]:
+        """The tests of LATENESS. With WATERMARK FOR on the same column only LATENESS closes the door."""
+        found = [
+            (column, each)
+            for column, line in lines
+            for each in line.frontiers
+            if each.note == "lateness" and each.relation == relation
+        ]
+        return tuple(Test(column, self.line(line)) for column, line in found)
+
+    def _door(self, relation: Relation, rows: Branches, tests: tuple[Test, ...]) -> None:
+        seen = tuple(
+            Seen(column, seen_name(relation.name, column), _max_ahead(relation, line.type))
+            for column, line in logical.frontiers(relation)
+        )
+        if seen or tests:
+            self.doors.setdefault(relation.name, Door(relation.name, rows, relation.columns, tests, seen))
 
     @_lower.register
     def _(self, node: logical.View) -> Branches:
@@ -87,11 +165,90 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.Aggregate) -> Branches:
-        spec = AggregateSpec(node.keys, node.calls, node.input.traits.append_only, scalar=not node.keys)
-        port = replace(
-            self._port(node.input, node.keys), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec)
+        return self._op(self._aggregate(node), (self._aggregate_port(node),), node.schema)
+
+    def _aggregate(self, node: logical.Aggregate) -> AggregateSpec:
+        append_only, cap = node.input.traits.append_only, node.max_groups
+        return AggregateSpec(node.keys, node.calls, append_only, scalar=not node.keys, max_groups=cap)
+
+    def _aggregate_port(self, node: logical.Aggregate) -> Port:
+        spec = self._aggregate(node)
+        key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
+        return replace(self._port(node.input, key), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec))
+
+    @_lower.register
+    def _(self, node: logical.WindowAggregate) -> Branches:
+        spec = self._windowed(node)
+        return self._op(spec, (self._window_port(node, spec),), node.schema)
+
+    @_lower.register
+    def _(self, node: logical.Window) -> Branches:
+        spec = AssignSpec(node.window, names(node.input.schema), node.partition)
+        key = node.partition if node.window.kind == "session" else _hashable(node.input.schema)
+        return self._op(spec, (self._port(node.input, key),), node.schema)
+
+    @_lower.register
+    def _(self, node: logical.Gate) -> Branches:
+        gate = GateSpec(
+            columns=node.columns,
+            release=tuple(Test(each.column, self.line(each.release), each.inclusive) for each in node.closing),
+            late=() if node.every else tuple(Test(e.column, self.line(e.late), e.inclusive) for e in node.closing),
+            every=node.every,
+            delayed=node.input.traits.delayed,
         )
-        return self._op(spec, (port,), node.schema)
+        below = node.input
+        if isinstance(below, logical.WindowAggregate):
+            spec = self._windowed(below)
+            return self._op(GatedSpec(spec, gate), (self._window_port(below, spec),), node.schema)
+        if isinstance(below, logical.Aggregate):
+            gate = replace(gate, delayed=below.input.traits.delayed)
+            port = self._refusing(self._aggregate_port(below), below.input, gate.late)
+            return self._op(GatedSpec(self._aggregate(below), gate), (port,), node.schema)
+        port = self._refusing(self._port(below, _hashable(below.schema)), below, gate.late)
+        return self._op(gate, (port,), node.schema)
+
+    @_lower.register
+    def _(self, node: logical.During) -> Branches:
+        spec = DuringSpec(node.columns, node.since, node.until)
+        return self._op(spec, (self._port(node.input, _hashable(node.schema)),), node.schema)
+
+    @_lower.register
+    def _(self, node: logical.Door) -> Branches:
+        rows = self.branches(node.input)
+        tests = tuple(Test(column, self.line(line)) for column, line in node.declared)
+        seen = tuple(Seen(column, seen_name(node.view, column)) for column, _ in node.declared)
+        self.doors.setdefault(node.view, Door(node.view, rows, node.schema, tests, seen))
+        return _guarded(rows, tests)
+
+    def _windowed(self, node: logical.WindowAggregate) -> WindowedSpec:
+        window, below = node.window, node.input.traits
+        keys = (*node.keys, window.start, window.end)
+        aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
+        line = None if node.line is None else self.line(node.line)
+        return WindowedSpec(window, aggregate, line, node.lateness, below.delayed)
+
+    def _window_port(self, node: logical.WindowAggregate, spec: WindowedSpec) -> Port:
+        key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
+        port = replace(
+            self._port(node.input, key),
+            hashes=aggregates.hashes(spec.aggregate),
+            ordered=aggregates.ordered(spec.aggregate),
+        )
+        late = () if spec.line is None else (Test(node.window.time, spec.line),)
+        return self._refusing(port, node.input, late)
+
+    def _refusing(self, port: Port, below: Node, late: tuple[Test, ...]) -> Port:
+        """The port with all columns of the rows that it may refuse, for the record."""
+        found = with_row(below)
+        if not late:
+            return port
+        if found is None:
+            row = tuple((name, name) for name in port_columns(below))
+            return replace(port, refusal=Refusal(None, (self._relation,), late[0].column, late[0].line, row))
+        plan, relation, row = found
+        carried = tuple(name for name in plan.columns if name not in below.columns)
+        refusal = Refusal(relation, (self._relation,), late[0].column, late[0].line, row, carried)
+        return replace(port, branches=self.branches(plan), columns=plan.schema, refusal=refusal)
 
     @_lower.register
     def _(self, node: logical.Distinct) -> Branches:
@@ -129,6 +286,8 @@ class Lowering:
         if identity not in self.ops:
             level = 1 + max(self._level(branch.producer) for branch in _all(ports))
             self.ops[identity] = Op(identity, level, spec, ports, columns, label(spec))
+        else:
+            self.ops[identity] = _also_refused_by(self.ops[identity], self._relation)
         return (Branch(identity, (), columns),)
 
     def _level(self, producer: str) -> int:
@@ -139,8 +298,42 @@ def _all(ports: Iterable[Port]) -> Iterable[Branch]:
     return (branch for port in ports for branch in port.branches)
 
 
+def _max_ahead(relation: Relation, type: str) -> int | None:
+    option = relation.option("max_ahead")
+    return micros(option) if option is not None and type in TIMESTAMPS else None
+
+
+def _also_refused_by(op: Op, view: str) -> Op:
+    """A shared op refuses rows for every view that it serves."""
+
+    def noted(port: Port) -> Port:
+        refusal = port.refusal
+        if refusal is None or not refusal.views or view in refusal.views:
+            return port
+        return replace(port, refusal=replace(refusal, views=(*refusal.views, view)))
+
+    return replace(op, ports=tuple(noted(port) for port in op.ports))
+
+
+def _guarded(rows: Branches, tests: tuple[Test, ...]) -> Branches:
+    return tuple(replace(branch, steps=(*branch.steps, Guard(tests))) for branch in rows) if tests else rows
+
+
+def _selected(columns: Schema) -> Project:
+    return Project(tuple((name, quoted(name)) for name in names(columns)))
+
+
+def _refusal_of(relation: Relation, lateness: tuple[Test, ...]) -> Refusal | None:
+    if not lateness:
+        return None
+    row = tuple((name, name) for name in names(relation.columns))
+    return Refusal(relation.name, (), lateness[0].column, lateness[0].line, row)
+
+
 def _followed(branch: Branch, step: Filter | Project, columns: Schema) -> Branch:
     """The branch with one more step; a selection of plain columns becomes part of the projection before it."""
+    if isinstance(step, Project) and step == _selected(branch.columns):
+        return branch
     last = branch.steps[-1] if branch.steps else None
     if isinstance(last, Project) and isinstance(step, Project):
         computed = {quoted(name): sql for name, sql in last.items}

@@ -9,7 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.catalog.schema import Schema
-from tidegate.kernels.specs import KernelSpec
+from tidegate.kernels.specs import (
+    AggregateSpec,
+    DuringSpec,
+    GatedSpec,
+    GateSpec,
+    HoldBackSpec,
+    KernelSpec,
+    TableSpec,
+    Test,
+    WindowedSpec,
+)
+from tidegate.traits.waterline import Line
+
+ORDER = "__order"
+"""The column in which an op that delays rows keeps the order in which they arrived."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +41,37 @@ class Project:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """Drops the rows that are late: those that pass any of the tests. They are on record at the relation's door."""
+
+    tests: tuple[Test, ...]
+
+
+Step = Filter | Project | Guard
+
+
+@dataclass(frozen=True)
 class Branch:
     """A chain of filters and projections from one producer."""
 
     producer: str
-    steps: tuple[Filter | Project, ...]
+    steps: tuple[Step, ...]
     columns: Schema
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How rows that come too late for an op are put on record: the relation they are of (None: the input that their
+    branch comes from), the views that refuse them, the time column, the name of its line, and the columns of the port
+    that make up the relation's row, as (name, column). `carried` are columns of the port that are there for this only.
+    """
+
+    relation: str | None
+    views: tuple[str, ...]
+    column: str
+    line: str
+    row: tuple[tuple[str, str], ...]
+    carried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +88,7 @@ class Port:
     key: tuple[str, ...]
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ordered: bool = False
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +101,52 @@ class Op:
     ports: tuple[Port, ...]
     columns: Schema
     label: str
+
+    @property
+    def timed(self) -> bool:
+        """Whether it has something to do when the clock moves, even if no row comes."""
+        match self.kernel:
+            case AggregateSpec(scalar=scalar):
+                return scalar
+            case TableSpec(lateness=lateness):
+                return bool(lateness)
+            case WindowedSpec(line=line):
+                return line is not None
+            case GateSpec() | GatedSpec() | HoldBackSpec() | DuringSpec():
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A column whose largest value moves frontiers, under the name that it is known by. A value that is more than
+    `max_ahead` microseconds ahead of the processing clock does not count."""
+
+    column: str
+    name: str
+    max_ahead: int | None = None
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where the rows of a relation are looked at as they come: late ones (which pass any of `tests`) go on record, the
+    largest values of the others move frontiers."""
+
+    relation: str
+    branches: tuple[Branch, ...]
+    columns: Schema
+    tests: tuple[Test, ...]
+    seen: tuple[Seen, ...]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A waterline that users can ask for."""
+
+    relation: str
+    column: str
+    type: str
+    line: str
 
 
 @dataclass(frozen=True)
@@ -94,11 +180,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Circuit:
-    """Everything one pipeline computes."""
+    """Everything one pipeline computes. `lines` are all waterlines that something in it is held against; `late_to` are
+    views with the table that takes their late rows."""
 
     inputs: tuple[Input, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Output, ...]
+    doors: tuple[Door, ...] = ()
+    lines: tuple[Line, ...] = ()
+    watched: tuple[Watched, ...] = ()
+    late_to: tuple[tuple[str, str], ...] = ()
 
     @property
     def depth(self) -> int:

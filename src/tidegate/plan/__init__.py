@@ -1,14 +1,19 @@
 """The logical plan: nodes, walking, printing."""
 
-from tidegate.plan.leaves import Node, Scan, View
+from tidegate.plan.leaves import Node, Scan, View, frontiers
 from tidegate.plan.nodes import Aggregate, Distinct, Filter, Item, Project, Rank, SetOp, TopN, UnionAll, kept
 from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
+from tidegate.plan.time import Closing, Door, During, Gate, Window, WindowAggregate
 from tidegate.plan.walk import rewrite_up, walk
 
 __all__ = [
     "Aggregate",
+    "Closing",
     "Distinct",
+    "Door",
+    "During",
     "Filter",
+    "Gate",
     "Item",
     "Node",
     "Project",
@@ -19,9 +24,12 @@ __all__ = [
     "TopN",
     "UnionAll",
     "View",
+    "Window",
+    "WindowAggregate",
     "column",
     "conjunction",
     "conjuncts",
+    "frontiers",
     "kept",
     "rewrite_up",
     "walk",

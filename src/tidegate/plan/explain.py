@@ -43,6 +43,8 @@ def traits_of(traits: Traits) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": traits.kind, "key": None if traits.key is None else list(traits.key)}
     if traits.waterlines:
         found["waterlines"] = [column for column, _ in traits.waterlines]
+    if traits.lost:
+        found["no waterline"] = [f"{column}: {why}" for column, why in traits.lost]
     if traits.state != NONE:
         found["state"] = traits.state
     return found

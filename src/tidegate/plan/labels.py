@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tidegate.plan import leaves, nodes
+from tidegate.plan import leaves, nodes, time
 from tidegate.plan.leaves import Node
-from tidegate.plan.words import call_text, order_text, top_text
+from tidegate.plan.words import call_text, duration_text, order_text, top_text, window_text
 
 
 @singledispatch
@@ -64,6 +64,41 @@ def _(node: nodes.Rank) -> str:
 @label.register
 def _(node: nodes.TopN) -> str:
     return "TopN " + top_text(node.partition, node.order, node.limit, node.offset, node.function, node.rank)
+
+
+@label.register
+def _(node: time.Window) -> str:
+    per = f" per {', '.join(node.partition)}" if node.partition else ""
+    return f"Window {window_text(node.window)}{per}"
+
+
+@label.register
+def _(node: time.WindowAggregate) -> str:
+    by = ", ".join((*node.keys, window_text(node.window)))
+    late = f", {duration_text(node.lateness)} late" if node.lateness else ""
+    return f"Aggregate by {by}{late}: {', '.join(call_text(call) for call in node.calls)}"
+
+
+@label.register
+def _(node: time.Gate) -> str:
+    words = node.strategy.replace("_", " ")
+    every = f" {duration_text(node.every)}" if node.every else ""
+    until = " and ".join(
+        f"{each.column} {'<=' if each.inclusive else '<'} {each.release.name}" for each in node.closing
+    )
+    return f"Gate {words}{every}" + (f" until {until}" if until else "")
+
+
+@label.register
+def _(node: time.During) -> str:
+    bounds = [f"{node.since} <= now"] if node.since else []
+    bounds += [f"now < {node.until}"] if node.until else []
+    return f"During {' and '.join(bounds)}"
+
+
+@label.register
+def _(node: time.Door) -> str:
+    return f"Door {', '.join(f'{column} >= {line.name}' for column, line in node.declared)}"
 
 
 def _item(item: nodes.Item) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Schema, names
 from tidegate.traits import Traits, state
+from tidegate.traits.waterline import Frontier, Line, Waterlines, greatest
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,7 @@ class Scan(Node):
         if relation.kind not in ("source", "table"):
             raise ValueError(f"{relation.name} is a {relation.kind}, not an input")
         append_only = relation.kind == "source" or relation.append_only
-        lines = tuple(
-            (note.column, f"{relation.name}.{note.column}") for note in relation.times if note.kind == "watermark"
-        )
+        lines = frontiers(relation)
         stored = state.of_table(relation.primary_key) if self.stored else state.NONE
         key = relation.primary_key or None
         self._derive(relation.columns, Traits(key, append_only, lines, stored))
@@ -64,6 +64,18 @@ class Scan(Node):
         """Whether rows pass an operator that keeps them: a table does, unless it is an append-only bag."""
         relation = self.relation
         return relation.kind == "table" and not (relation.append_only and not relation.primary_key)
+
+
+def frontiers(relation: Relation) -> Waterlines:
+    """The waterlines that a relation declares. A column with both WATERMARK FOR and LATENESS has the larger."""
+    types = {column.name: column.type for column in relation.columns}
+    found: dict[str, list[Line]] = {}
+    for note in relation.times:
+        if note.kind in ("watermark", "lateness"):
+            kind: Literal["watermark", "lateness"] = "watermark" if note.kind == "watermark" else "lateness"
+            line = Frontier(types[note.column], relation.name, note.column, kind, note.sql)
+            found.setdefault(note.column, []).append(line)
+    return tuple((column, greatest(lines)) for column, lines in found.items())
 
 
 @dataclass(frozen=True)

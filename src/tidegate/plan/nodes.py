@@ -6,12 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from sqlglot import exp
+
 from tidegate.catalog.schema import Column
 from tidegate.kernels import aggregates
 from tidegate.kernels.specs import Call, Order
 from tidegate.plan.leaves import Node
-from tidegate.plan.scalar import Scalar, column
-from tidegate.traits import Traits, keys, state, waterline
+from tidegate.plan.scalar import Scalar, column, conjuncts
+from tidegate.traits import Traits, keys, monotone, state, waterline
+from tidegate.traits.waterline import Line, Lost, Waterlines
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,23 @@ class Project(Node):
         for item in self.items:
             self._require(item.expression.columns, self.input)
         below = self.input.traits
-        kept = self.kept
-        key = keys.through_projection(below.key, kept)
-        lines = waterline.through_projection(below.waterlines, kept)
+        key = keys.through_projection(below.key, self.kept)
+        lines, lost = self._waterlines()
         schema = tuple(item.schema for item in self.items)
-        self._derive(schema, Traits(key, below.append_only, lines))
+        self._derive(schema, Traits(key, below.append_only, lines, lost=lost, delayed=below.delayed))
+
+    def _waterlines(self) -> tuple[Waterlines, Lost]:
+        """Those of expressions that keep order, and what the others lost it by."""
+        below, gone = dict(self.input.traits.waterlines), dict(self.input.traits.lost)
+        lines, lost = [], []
+        for item in self.items:
+            line, why = monotone.line_of(item.expression.tree, item.type, below)
+            why = why or gone.get(item.expression.column or "")
+            if line is not None:
+                lines.append((item.name, line))
+            elif why is not None:
+                lost.append((item.name, why))
+        return tuple(lines), tuple(lost)
 
     @property
     def kept(self) -> dict[str, str]:
@@ -71,7 +86,21 @@ class Filter(Node):
 
     def __post_init__(self) -> None:
         self._require(self.condition.columns, self.input)
-        self._derive(self.input.schema, replace(self.input.traits, state=state.NONE))
+        below = self.input.traits
+        lines = self._raised(dict(below.waterlines))
+        lost = tuple((column, why) for column, why in below.lost if column not in lines)
+        self._derive(self.input.schema, replace(below, waterlines=tuple(lines.items()), lost=lost, state=state.NONE))
+
+    def _raised(self, lines: dict[str, Line]) -> dict[str, Line]:
+        """`col >= monotone` gives the column the waterline of what it is not below."""
+        types = {column.name: column.type for column in self.input.schema}
+        for part in conjuncts(self.condition):
+            for name, bound in bounded_below(part.tree):
+                found, _ = monotone.line_of(bound, types[name], lines)
+                if found is not None and found.type == types[name]:
+                    own = lines.get(name)
+                    lines = {**lines, name: found if own is None else waterline.greatest([own, found])}
+        return lines
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -88,6 +117,7 @@ class Aggregate(Node):
     input: Node
     keys: tuple[str, ...]
     calls: tuple[Call, ...]
+    max_groups: int | None = None
 
     def __post_init__(self) -> None:
         used = [name for call in self.calls for name in (*call.args, call.filter) if name is not None]
@@ -100,14 +130,15 @@ class Aggregate(Node):
             self.keys, any(aggregates.needs_values(call, below.append_only) for call in self.calls)
         )
         schema = (*(by_name[name] for name in self.keys), *outs)
-        self._derive(schema, Traits(self.keys, False, lines, kept))
+        lost = tuple((column, why) for column, why in below.lost if column in self.keys)
+        self._derive(schema, Traits(self.keys, False, lines, kept, lost, below.delayed))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return Aggregate(inputs[0], self.keys, self.calls)
+        return replace(self, input=inputs[0])
 
 
 @dataclass(frozen=True)
@@ -119,7 +150,8 @@ class Distinct(Node):
     def __post_init__(self) -> None:
         below = self.input.traits
         key = below.key if below.key is not None else keys.of_rows(self.input.columns)
-        self._derive(self.input.schema, Traits(key, below.append_only, below.waterlines, state.of_distinct()))
+        traits = replace(below, key=key, state=state.of_distinct())
+        self._derive(self.input.schema, traits)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -143,7 +175,22 @@ class UnionAll(Node):
         lines = waterline.of_union(first.columns, [_by_place(side) for side in self.sides])
         nullable = [any(side.schema[place].nullable for side in self.sides) for place in range(len(first.schema))]
         schema = tuple(replace(each, nullable=flag) for each, flag in zip(first.schema, nullable, strict=True))
-        self._derive(schema, Traits(None, all(side.traits.append_only for side in self.sides), lines))
+        append_only = all(side.traits.append_only for side in self.sides)
+        delayed = any(side.traits.delayed for side in self.sides)
+        self._derive(schema, Traits(None, append_only, lines, lost=self._lost(dict(lines)), delayed=delayed))
+
+    def _lost(self, lines: dict[str, Line]) -> Lost:
+        """A column without a waterline that some side has one for, or lost."""
+        found: dict[str, str] = {}
+        for place, own in enumerate(self.sides[0].columns):
+            for number, side in enumerate(self.sides, start=1):
+                name = side.columns[place]
+                if own not in lines and side.traits.line(name) is None:
+                    why = dict(side.traits.lost).get(name)
+                    has = any(other.traits.line(other.columns[place]) for other in self.sides)
+                    if why is not None or has:
+                        found.setdefault(own, why or f"side {number} of the union has none")
+        return tuple(found.items())
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -169,8 +216,11 @@ class SetOp(Node):
         own = left.traits.key
         key = own if own is not None or self.all else keys.of_rows(left.columns)
         grows = self.kind == "intersect" and left.traits.append_only and right.traits.append_only
-        lines = left.traits.waterlines if self.kind == "except" else ()
-        self._derive(left.schema, Traits(key, grows, lines, state.of_set_operation()))
+        sides = [_by_place(side) for side in (left, right)]
+        both = waterline.of_intersection(left.columns, sides)
+        lines = left.traits.waterlines if self.kind == "except" else both
+        delayed = left.traits.delayed or right.traits.delayed
+        self._derive(left.schema, Traits(key, grows, lines, state.of_set_operation(), left.traits.lost, delayed))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -194,7 +244,7 @@ class Rank(Node):
         self._require((*self.partition, *(order.column for order in self.order)), self.input)
         below = self.input.traits
         schema = (*self.input.schema, Column(self.out, "int", False))
-        self._derive(schema, Traits(below.key, False, below.waterlines, "not maintained"))
+        self._derive(schema, replace(below, append_only=False, state="not maintained"))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -225,7 +275,9 @@ class TopN(Node):
         added = () if self.rank is None else (Column(self.rank, "int", False),)
         key = keys.of_top_n(below.key, self.partition, self.limit, self.function, self.rank)
         kept = state.of_top_n(self.partition, self.offset + self.limit, below.append_only)
-        self._derive((*self.input.schema, *added), Traits(key, False, (), kept))
+        lines = waterline.only(below.waterlines, self.partition)
+        lost = tuple((column, _COMES_BACK) for column, _ in below.waterlines if column not in self.partition)
+        self._derive((*self.input.schema, *added), Traits(key, False, lines, kept, below.lost + lost, below.delayed))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -235,8 +287,27 @@ class TopN(Node):
         return replace(self, input=inputs[0])
 
 
-def _by_place(side: Node) -> dict[int, str]:
-    return {side.columns.index(column): origin for column, origin in side.traits.waterlines}
+_COMES_BACK = "a top-N gives and takes back rows of any age"
+
+
+def _by_place(side: Node) -> dict[int, Line]:
+    return {side.columns.index(column): line for column, line in side.traits.waterlines}
+
+
+def bounded_below(condition: exp.Expr) -> list[tuple[str, exp.Expr]]:
+    """(column, expression) for every `column >= expression` that a condition says, in any spelling."""
+    tree = condition.unnest()
+    if isinstance(tree, exp.Between):
+        pairs = [(tree.this, tree.args["low"])]
+    elif isinstance(tree, exp.GT | exp.GTE | exp.EQ):
+        pairs = [(tree.left, tree.right)]
+    elif isinstance(tree, exp.LT | exp.LTE):
+        pairs = [(tree.right, tree.left)]
+    else:
+        return []
+    if isinstance(tree, exp.EQ):
+        pairs.append((tree.right, tree.left))
+    return [(left.unnest().name, right) for left, right in pairs if isinstance(left.unnest(), exp.Column)]
 
 
 def kept(plan: Node, name: str, as_name: str | None = None) -> Item:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.kernels.specs import Call, Order
+from tidegate.kernels.specs import Call, Length, Order, WindowSpec
 
 
 def quoted(name: str) -> str:
@@ -36,3 +36,30 @@ def _order(order: Order) -> str:
     usual = not order.descending
     nulls = "" if order.nulls_first == usual else f" nulls {'first' if order.nulls_first else 'last'}"
     return f"{order.column}{direction}{nulls}"
+
+
+def window_text(window: WindowSpec) -> str:
+    """`tumble(ts, 10s)`, `hop(ts, every 5s, 10s)`."""
+    steps = f"every {length_text(window.slide)}, " if window.slide else ""
+    offset = f" + {duration_text(window.offset)}" if window.offset else ""
+    return f"{window.kind}({window.time}, {steps}{length_text(window.size)}{offset})"
+
+
+def length_text(length: Length) -> str:
+    months = f"{length.months} months" if length.months else ""
+    rest = duration_text(length.micros) if length.micros or not months else ""
+    return " ".join(part for part in (months, rest) if part)
+
+
+_UNITS = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
+
+
+def duration_text(micros: int) -> str:
+    """`1h30m`, in the units that options are written in."""
+    if micros == 0:
+        return "0s"
+    text, rest = "", abs(micros)
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        text += f"{count}{unit}" if count else ""
+    return "-" + text if micros < 0 else text

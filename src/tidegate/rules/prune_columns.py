@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.plan import Aggregate, Filter, Node, Project, TopN, UnionAll, kept
+from tidegate.plan import Aggregate, Filter, Gate, Node, Project, TopN, UnionAll, WindowAggregate, kept
 
 
 def prune_columns(plan: Node) -> Node:
@@ -25,6 +25,10 @@ def _pruned(node: Node, used: frozenset[str]) -> Node:
             return _over(node, used | node.condition.columns)
         case Aggregate():
             return _aggregate(node, used)
+        case WindowAggregate():
+            return _windows(node, used)
+        case Gate():
+            return _gate(node, used)
         case UnionAll():
             wanted = tuple(name for name in node.columns if name in used) or node.columns[:1]
             return UnionAll(tuple(_only(_pruned(side, frozenset(wanted)), wanted) for side in node.sides))
@@ -44,7 +48,21 @@ def _aggregate(node: Aggregate, used: frozenset[str]) -> Node:
     calls = tuple(call for call in node.calls if call.out in used) or node.calls[:1]
     arguments = {name for call in calls for name in (*call.args, call.filter) if name is not None}
     needed = frozenset((*node.keys, *arguments))
-    return Aggregate(_pruned(node.input, needed), node.keys, calls)
+    return replace(node, input=_pruned(node.input, needed), calls=calls)
+
+
+def _windows(node: WindowAggregate, used: frozenset[str]) -> Node:
+    calls = tuple(call for call in node.calls if call.out in used)
+    arguments = {name for call in calls for name in (*call.args, call.filter) if name is not None}
+    needed = frozenset((*node.keys, node.window.time, *arguments))
+    return replace(node, input=_pruned(node.input, needed), calls=calls)
+
+
+def _gate(node: Gate, used: frozenset[str]) -> Node:
+    """An aggregate at a gate need not compute what nobody uses; other rows wait as they are."""
+    if not isinstance(node.input, Aggregate | WindowAggregate):
+        return _over(node, frozenset(node.input.columns))
+    return _over(node, used | {each.column for each in node.closing})
 
 
 def _over(node: Node, needed: frozenset[str]) -> Node:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Schema, names
+from tidegate.catalog.schema import Column, Schema, names
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.values import coerce
 
@@ -25,6 +25,7 @@ class Batch:
     def __init__(self, catalog: Callable[[], Catalog], log: InsertLog) -> None:
         self._catalog, self._log = catalog, log
         self._parts: list[Part] = []
+        self._advanced: dict[str, int | float | str] = {}
 
     def insert(self, relation: str, rows: Any) -> None:
         """Adds rows: dicts, tuples, Arrow, Polars or pandas."""
@@ -49,11 +50,10 @@ class Batch:
         self._parts.append((target.name, coerce(rows, columns), -1))
 
     def advance(self, column: str, value: Any) -> None:
-        """Moves the frontier of `relation.column` with this batch."""
-        raise errors.make(
-            "NOT_SUPPORTED",
-            message=f"the frontier of {column} cannot be moved: frontiers are not maintained yet",
-        )
+        """Moves the frontier of `relation.column` with this batch, after the step that it becomes."""
+        relation, field = self._frontier(column)
+        table = coerce([{field.name: value}], (replace(field, nullable=False),))
+        self._advanced[f"{relation.name}.{field.name}"] = _stored(table.column(0)[0])
 
     def add(self, relation: str, table: pa.Table, weight: int) -> None:
         """Rows that are already of the relation's exact types."""
@@ -62,8 +62,9 @@ class Batch:
     def commit(self) -> int | None:
         """Writes the entry; returns its number, None if there was nothing to write."""
         parts = [part for part in self._parts if part[1].num_rows]
-        self._parts = []
-        return self._log.append(parts) if parts else None
+        header = {"advance": self._advanced} if self._advanced else None
+        self._parts, self._advanced = [], {}
+        return self._log.append(parts, header) if parts or header else None
 
     def __enter__(self) -> Batch:
         return self
@@ -73,6 +74,26 @@ class Batch:
     ) -> None:
         if kind is None:
             self.commit()
+
+    def _frontier(self, place: str) -> tuple[Relation, Column]:
+        """The relation and column of `relation.column`, which must have a frontier."""
+        name, dot, wanted = place.rpartition(".")
+        if not dot:
+            raise errors.make(
+                "SYNTAX_ERROR", message=f"'{place}' names no column", hint=f"write relation.column, such as {place}.ts"
+            )
+        relation = self._catalog().get(name)
+        column = relation.column(wanted)
+        if column is None:
+            known = errors.did_you_mean(wanted, names(relation.columns), "columns")
+            raise errors.make("UNKNOWN_COLUMN", name=wanted, hint=known)
+        if not any(note.column == column.name for note in relation.times):
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{relation.name}.{column.name} has no frontier to move",
+                hint=f"declare one: WATERMARK FOR {column.name}, in CREATE {relation.kind.upper()} {relation.name}",
+            )
+        return relation, column
 
     def _fed(self, name: str) -> Relation:
         relation = self._catalog().get(name)
@@ -99,6 +120,16 @@ class Batch:
                 hint=f"declare it as CREATE TABLE {relation.name} (...) without append_only to delete from it",
             )
         return relation
+
+
+def _stored(value: pa.Scalar) -> int | float | str:
+    """A value as frontiers have it: microseconds, days, a number, a decimal's digits."""
+    if pa.types.is_timestamp(value.type):
+        return int(value.cast(pa.timestamp("us", value.type.tz)).value)
+    if pa.types.is_date(value.type):
+        return int(value.cast(pa.int32()).as_py())
+    found = value.as_py()
+    return found if isinstance(found, int | float) else str(found)
 
 
 def _with_null_keys(columns: Schema, free: tuple[str, ...]) -> Schema:

@@ -85,7 +85,7 @@ def _source_rows(db: Database, relation: Relation, schema: pa.Schema, as_of: int
 
 
 def _system(db: Database) -> SystemRelations:
-    def sizes() -> dict[str, tuple[int, int]]:
+    def sizes() -> dict[str, tuple[int, int, int]]:
         return {} if db.read_only else db.engine.state_sizes(db.catalog, db.ledger)
 
     return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes)

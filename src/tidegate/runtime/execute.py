@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -9,18 +10,26 @@ import pyarrow as pa
 
 from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
+from tidegate.catalog.schema import names
 from tidegate.connectors import registry
 from tidegate.plan.explain import Explanation
 from tidegate.runtime import changes, describe
 from tidegate.runtime.contents import run_select
+from tidegate.runtime.emitting import EARLY_FIRE, fitted, with_default_emit
 from tidegate.runtime.results import Result
 from tidegate.runtime.sinks import check_fits
+from tidegate.sql import render
 from tidegate.sql import statements as s
+from tidegate.sql.durations import micros
 
 if TYPE_CHECKING:
     from tidegate.database import Database
 
-SETTINGS = {"retention_steps": "how many steps the log keeps, for AS OF STEP and subscriptions"}
+SETTINGS = {
+    "retention_steps": "how many steps the log keeps, for AS OF STEP and subscriptions",
+    EARLY_FIRE[0]: "whether windows without an EMIT emit before they close",
+    EARLY_FIRE[1]: "how often they do",
+}
 
 
 @singledispatch
@@ -40,8 +49,12 @@ def _(statement: s.CreateRelation, db: Database) -> Result:
 
 @execute.register(s.CreateView)
 def _(statement: s.CreateView, db: Database) -> Result:
-    bound = bind.bind_view(statement, db.catalog, db.engine.analyzer)
-    return _create(db, statement, bind.view_entry(statement, bound), bound.warnings)
+    statement = with_default_emit(statement, db)
+    existing = db.catalog.find(statement.name.text)
+    times = existing.times if existing is not None else db.ledger.expected_lateness(statement.name.text)
+    bound = bind.bind_view(statement, db.catalog, db.engine.analyzer, bind.Extras(times=times))
+    times = bind.known_times(bound, times, db.engine.analyzer)
+    return _create(db, statement, bind.view_entry(statement, bound, times), bound.warnings)
 
 
 @execute.register(s.CreateSink)
@@ -51,6 +64,7 @@ def _(statement: s.CreateSink, db: Database) -> Result:
     sink = registry.sink(
         connector.kind, relation.name, relation.columns, _options(connector), connector.format, connector.span
     )
+    relation = fitted(sink, relation, statement, db)
     check_fits(sink, relation, statement)
     return _create(db, statement, relation, view.warnings if view else ())
 
@@ -115,9 +129,23 @@ def _(statement: s.Update, db: Database) -> Result:
 
 @execute.register(s.Advance)
 def _(statement: s.Advance, db: Database) -> Result:
+    relation = db.catalog.get(statement.relation.text, statement.relation.span)
+    column = relation.column(statement.column.text)
+    if column is None:
+        hint = errors.did_you_mean(statement.column.text, names(relation.columns), "columns")
+        raise errors.make("UNKNOWN_COLUMN", name=statement.column.text, hint=hint, span=statement.column.span)
+    found = db.engine.queries.run(f"SELECT CAST(({render(statement.value)}) AS {column.type}) AS v", {})
+    value = found.column(0)[0].as_py()
+    if value is None:
+        raise errors.make(
+            "TYPE_MISMATCH",
+            message=f"{render(statement.value)} is no value of {column.name}, which is {column.type.upper()}",
+            hint=f"write ADVANCE {relation.name}.{column.name} TO a value of that type",
+            span=statement.span,
+        )
     with db.batch() as batch:
-        batch.advance(f"{statement.relation.text}.{statement.column.text}", None)
-    return Result()
+        batch.advance(f"{relation.name}.{column.name}", value)
+    return Result(message=f"the frontier of {relation.name}.{column.name} moves with the next step")
 
 
 @execute.register(s.Select)
@@ -161,12 +189,23 @@ def _(statement: s.Subscribe, db: Database) -> Result:
 
 @execute.register(s.Lateness)
 def _(statement: s.Lateness, db: Database) -> Result:
-    raise errors.make(
-        "NOT_SUPPORTED",
-        message=f"LATENESS of {statement.view.text}.{statement.column.text} is not maintained yet",
-        hint="leave it out: rows are accepted however late they come",
-        span=statement.span,
-    )
+    name = statement.view.text
+    view = db.catalog.find(name)
+    if view is not None and view.kind != "view":
+        raise errors.make(
+            "NOT_SUPPORTED",
+            message=f"LATENESS {name}.{statement.column.text}: {view.name} is a {view.described}",
+            hint=f"write it in CREATE {view.kind.upper()} {view.name}: {statement.column.text} ... LATENESS ...",
+            span=statement.view.span,
+        )
+    note = bind.lateness_note(statement, view, db.engine.analyzer)
+    if view is None:
+        db.ledger.expect_lateness(name, note)
+        return Result(warnings=(errors.warning("LATENESS_VIEW_NOT_FOUND", name=name, span=statement.view.span),))
+    others = tuple(each for each in view.times if each.column != note.column)
+    catalog = db.catalog.replace(replace(view, times=(*others, note)))
+    db.replace_catalog(bind.rebound(catalog, db.engine.analyzer))
+    return Result(message=f"rows of {view.name} are late below the largest {note.column} less {note.sql}")
 
 
 @execute.register(s.Set)
@@ -176,12 +215,27 @@ def _(statement: s.Set, db: Database) -> Result:
         raise errors.make(
             "UNKNOWN_OPTION", message=f"there is no setting {statement.name}", hint=hint, span=statement.span
         )
+    if statement.name in EARLY_FIRE:
+        return _set_early_fire(statement, db)
     if not statement.value.isdigit() or int(statement.value) < 1:
         raise errors.make(
             "INVALID_OPTION",
             message=f"{statement.name} is '{statement.value}', it should be a number of steps",
             hint=f"write SET {statement.name} = 1000",
             span=statement.span,
+        )
+    db.ledger.set(statement.name, statement.value)
+    return Result(message=f"{statement.name} = {statement.value}")
+
+
+def _set_early_fire(statement: s.Set, db: Database) -> Result:
+    """Flink's settings: windows without an EMIT then emit every so often."""
+    enabled = statement.name == EARLY_FIRE[0]
+    fits = statement.value.lower() in ("true", "false") if enabled else micros(statement.value)
+    if not fits:
+        expected = "'true' or 'false'" if enabled else "a duration such as '10s'"
+        raise errors.make(
+            "INVALID_OPTION", name=statement.name, value=statement.value, expected=expected, span=statement.span
         )
     db.ledger.set(statement.name, statement.value)
     return Result(message=f"{statement.name} = {statement.value}")

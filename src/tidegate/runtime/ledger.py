@@ -7,6 +7,7 @@ import hashlib
 import json
 from typing import Any
 
+from tidegate.catalog.relation import TimeNote
 from tidegate.runtime.container import write_atomically
 from tidegate.runtime.folder import Folder
 
@@ -52,6 +53,16 @@ class Ledger:
         data = self._read()
         data.setdefault("settings", {})[name] = value
         self._write(data)
+
+    def expect_lateness(self, view: str, note: TimeNote) -> None:
+        """LATENESS of a view that does not exist yet."""
+        data = self._read()
+        data.setdefault("lateness", {}).setdefault(view.casefold(), []).append([note.column, note.kind, note.sql])
+        self._write(data)
+
+    def expected_lateness(self, view: str) -> tuple[TimeNote, ...]:
+        found = self._read().get("lateness", {}).get(view.casefold(), [])
+        return tuple(TimeNote(*note) for note in found)
 
     def retention(self, default: int) -> int:
         """How many steps the log keeps."""

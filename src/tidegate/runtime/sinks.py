@@ -10,12 +10,12 @@ from urllib.parse import quote
 from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
+from tidegate.circuit.build import own_rows
 from tidegate.connectors import registry
 from tidegate.connectors.base import Sink, SinkContext
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import visible
-from tidegate.sql import parse
 from tidegate.sql import statements as s
 
 
@@ -68,7 +68,7 @@ class Sinks:
         self._running.clear()
 
     def _start(self, relation: Relation, catalog: Catalog, begun: int) -> Running:
-        source = relation if has_query(relation) else catalog.get(relation.dependencies[0])
+        source = relation if own_rows(relation) else catalog.get(relation.dependencies[0])
         sink = build(relation)
         folder = self._folder.sinks / quote(relation.name, safe="")
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,12 +88,6 @@ def build(relation: Relation) -> Sink:
     assert relation.connector is not None
     options = [(key, value, None) for key, value in relation.connector.options]
     return registry.sink(relation.connector.kind, relation.name, relation.columns, options, relation.connector.format)
-
-
-def has_query(relation: Relation) -> bool:
-    """Whether a sink is over a query of its own, whose changes are then logged under the sink's name."""
-    statement = parse(relation.sql).statements[0]
-    return isinstance(statement, s.CreateSink) and statement.query is not None
 
 
 def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:

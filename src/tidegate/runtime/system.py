@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.catalog import Catalog
+from tidegate.catalog import Catalog, Relation
 from tidegate.runtime.step_log import StepLog
 
 Row = dict[str, Any]
-Sizes = Mapping[str, tuple[int, int]]
+Sizes = Mapping[str, tuple[int, int, int]]
 
 
 class SystemRelations:
@@ -77,8 +77,9 @@ class SystemRelations:
                 "emit": (view.emit or "changes").upper().replace("_", " "),
                 "key": None if view.key is None else ", ".join(view.key),
                 "rows": self._count(view.name) if view.kept else None,
-                "state_rows": sizes.get(view.name, (None, None))[0],
-                "state_bytes": sizes.get(view.name, (None, None))[1],
+                "state_rows": sizes.get(view.name, (None, None, None))[0],
+                "state_bytes": sizes.get(view.name, (None, None, None))[1],
+                "dropped_rows": sizes.get(view.name, (None, None, None))[2],
             }
             for view in self._catalog().of_kind("view")
         ]
@@ -96,12 +97,17 @@ class SystemRelations:
         ]
 
     def _waterlines(self, end: int) -> list[Row]:
+        known: dict[str, str] = self._log.header(end).get("waterlines", {})
         return [
-            {"relation": relation.name, "column": note.column, "value": None, "step": end}
+            {"relation": relation.name, "column": column.name, "value": known.get(place), "step": end}
             for relation in self._catalog()
-            for note in relation.times
-            if note.kind == "watermark"
+            for column in relation.columns
+            if (place := f"{relation.name}.{column.name}") in known or _declared(relation, column.name)
         ]
+
+
+def _declared(relation: Relation, column: str) -> bool:
+    return any(note.column == column and note.kind in ("watermark", "lateness") for note in relation.times)
 
 
 def _time(header: Mapping[str, Any]) -> datetime:

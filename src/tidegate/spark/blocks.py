@@ -14,7 +14,9 @@ ARROW = pa.schema([("op", pa.string()), ("bucket", pa.int32()), ("tag", pa.strin
 OUTPUT = "out:"
 RAW = "raw:"
 CONTROL = "~"
+DOOR = "~door:"
 ERRORS = "~errors"
+LATE = "~late"
 STATS = "~stats"
 
 TICK = "tick"

@@ -25,6 +25,7 @@ from tidegate.spark.generation import Wanted
 from tidegate.spark.pipeline import Pipeline
 from tidegate.spark.queries import Queries
 from tidegate.spark.types import arrow_schema
+from tidegate.sql.durations import micros
 
 COMPACT_EVERY = 50
 
@@ -106,16 +107,24 @@ class Engine:
     def tick(self, time_us: int) -> None:
         self.pipeline.tick(time_us)
 
+    def end(self) -> None:
+        self.pipeline.end()
+
     def clock_us(self) -> int:
         return int(self.pipeline.clock()["time"])
 
-    def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int]]:
-        """Rows and bytes of state behind each view: of the ops that it needs."""
+    def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int, int]]:
+        """Rows and bytes of state behind each view, of the ops that it needs, and the rows that they have dropped."""
         built = self.circuit(catalog, ledger)
         sizes = {op: _total(parts) for op, parts in self.pipeline.state.items()}
         needed = {output.relation: circuit.ops_behind(built, output) for output in built.outputs}
+        dropped = self._log.header(self._log.last()).get("dropped", {})
         return {
-            relation: (sum(sizes.get(op, (0, 0))[0] for op in ops), sum(sizes.get(op, (0, 0))[1] for op in ops))
+            relation: (
+                sum(sizes.get(op, (0, 0))[0] for op in ops),
+                sum(sizes.get(op, (0, 0))[1] for op in ops),
+                sum(dropped.get(op, 0) for op in ops),
+            )
             for relation, ops in needed.items()
         }
 
@@ -144,7 +153,8 @@ def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     }
     described = repr((built, [(name, each.spec) for name, each in sources.items()], sorted(fed.items()), begun))
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
-    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun)
+    idle = {each.name: micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
+    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun, idle)
 
 
 def source_of(relation: Relation) -> Source:

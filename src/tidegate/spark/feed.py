@@ -77,7 +77,14 @@ class FeedReader(DataSourceStreamReader):
         if entry == start["entry"] and clock["tick"] <= start["tick"]:
             return start
         now = time.time_ns() // 1000 if self.spec["wall"] else clock["time"]
-        return {"entry": entry, "tick": max(clock["tick"], start["tick"]), "time": max(now, start["time"])}
+        moved = clock["tick"] > start["tick"]
+        lines = clock.get("lines", {}) if moved else start.get("lines", {})
+        return {
+            "entry": entry,
+            "tick": max(clock["tick"], start["tick"]),
+            "time": max(now, start["time"]),
+            "lines": lines,
+        }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         low, high = start["entry"], end["entry"]
@@ -104,19 +111,20 @@ class FeedReader(DataSourceStreamReader):
     def _entries(self, low: int, high: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         relations: dict[str, int] = self.spec["relations"]
         counts: dict[str, int] = {}
-        for number, _, parts in InsertLog(Path(self.spec["log"])).entries(low, high):
+        advanced: list[dict[str, Any]] = []
+        for number, header, parts in InsertLog(Path(self.spec["log"])).entries(low, high):
             seq = number << 32
+            advanced += [header["advance"]] if "advance" in header else []
             for part in parts:
                 if number >= relations.get(part.name, number + 1) and part.table.num_rows:
                     counts[part.name] = counts.get(part.name, 0) + part.table.num_rows
                     yield _wide_rows(part.name, part.table, part.info["weight"], seq, schema)
                 seq += part.table.num_rows
-        stats = json.dumps({"rows_in": counts, "entry": high}).encode()
+        stats = json.dumps({"rows_in": counts, "entry": high, "advanced": advanced}).encode()
         yield _wide_blocks([blocks.Block(blocks.STATS, 0, "", stats)], schema)
 
     def _tick(self, clock: dict[str, Any], replay: bool) -> list[blocks.Block]:
-        payload = json.dumps(clock).encode()
-        ticks = [blocks.Block(op, bucket, blocks.TICK, payload) for op, bucket in self.spec["timed"]]
+        ticks = [blocks.Block(op, bucket, blocks.TICK, b"") for op, bucket in self.spec["timed"]]
         if not replay:
             return ticks
         return ticks + [blocks.Block(op, bucket, blocks.REPLAY, b"") for op, bucket in self.spec["replay"]]

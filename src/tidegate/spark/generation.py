@@ -22,7 +22,7 @@ from tidegate.spark import blocks
 from tidegate.spark.lowering import Consumer, Replays, consumers
 from tidegate.spark.processor import STATE
 
-FEED_START = {"entry": 0, "tick": 0, "time": 0}
+FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Wanted:
     """What should run: the circuit, the connectors behind its inputs in the order of Spark's offsets, the first log
     entry that counts for each input that the insert log feeds, a text that changes when any of it does, the inputs
     that are tables although no op keeps their rows (their content is in the step log), and the step after which each
-    relation was created."""
+    relation was created, and the `idle_timeout` of those that have one, in microseconds."""
 
     circuit: Circuit
     sources: Mapping[str, Source]
@@ -38,6 +38,7 @@ class Wanted:
     fingerprint: str
     logged: frozenset[str] = frozenset()
     begun: Mapping[str, int] = field(default_factory=dict)
+    idle: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[st
         replace(output, branches=widened(output.branches, blocks.OUTPUT + output.relation, 0))
         for output in circuit.outputs
     )
-    return Circuit((*circuit.inputs, Input(name, columns)), ops, outputs)
+    return replace(circuit, inputs=(*circuit.inputs, Input(name, columns)), ops=ops, outputs=outputs)
 
 
 def outputs_read(wanted: Wanted) -> dict[str, str]:

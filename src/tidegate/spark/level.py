@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState
 
+from tidegate.circuit.model import Refusal
 from tidegate.kernels.api import WEIGHT, Clock, Delta
 from tidegate.kernels.specs import KernelSpec
 from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
+from tidegate.spark.clock import ClockSource
 from tidegate.spark.pack import kernel_of, output_block
+from tidegate.spark.refuse import late_block
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class LevelOp:
     direct: tuple[Direct, ...]
     replay_raw: bool
     replay_direct: tuple[Direct, ...]
+    refusals: tuple[Refusal | None, ...] = ()
 
 
 class MapSegments:
@@ -65,8 +68,8 @@ class MapSegments:
 class LevelRunner:
     """Runs the kernels of one level. Blocks for other levels and for the outputs pass through."""
 
-    def __init__(self, ops: dict[str, LevelOp], base_step: int, spill: str) -> None:
-        self.ops, self.base_step, self.spill = ops, base_step, spill
+    def __init__(self, ops: dict[str, LevelOp], clock: ClockSource, spill: str) -> None:
+        self.ops, self.clock, self.spill = ops, clock, spill
 
     def handle(self, state: MapState, key: Any, rows: Iterator[Row]) -> Iterator[Row]:
         """One step of one bucket of one op."""
@@ -91,20 +94,18 @@ class LevelRunner:
             yield from self._replay(address, op, kernel_of(op.kernel).content(state))
         if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in found):
             return
-        delta = kernel_of(op.kernel).step(_inputs(op, found), self._clock(found), state, state.fresh)
+        clock = self.clock.now()
+        delta = kernel_of(op.kernel).step(_inputs(op, found), clock, state, state.fresh)
         state.commit()
-        yield from self._emit(address, op, delta)
-        rows, size = state.stats()
-        yield Block(blocks.STATS, 0, "", json.dumps({"state": {address: {str(bucket): [rows, size]}}}).encode())
+        yield from self._emit(address, op, delta, clock)
+        place = {address: {str(bucket): [*state.stats(), delta.dropped]}}
+        stats: dict[str, Any] = {"state": place, "wake": {address: {str(bucket): delta.wake_us}}}
+        yield Block(blocks.STATS, 0, "", json.dumps(stats).encode())
 
-    def _clock(self, found: list[Block]) -> Clock:
-        context = TaskContext.get()
-        assert context is not None
-        step = self.base_step + int(context.getLocalProperty("streaming.sql.batchId") or 0) + 1
-        ticks = [json.loads(block.payload) for block in found if block.tag == blocks.TICK]
-        return Clock(step, max((tick["time"] for tick in ticks), default=0))
-
-    def _emit(self, address: str, op: LevelOp, delta: Delta) -> Iterator[Block]:
+    def _emit(self, address: str, op: LevelOp, delta: Delta, clock: Clock) -> Iterator[Block]:
+        if delta.late is not None and delta.late.height:
+            refusal = next(refusal for refusal in op.refusals if refusal is not None)
+            yield late_block(delta.late, refusal, clock.lines.get(refusal.line))
         if delta.errors:
             refused = [[error.relation, error.code, error.message, error.row] for error in delta.errors]
             yield Block(blocks.ERRORS, 0, "", json.dumps(refused).encode())

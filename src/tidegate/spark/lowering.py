@@ -7,21 +7,24 @@ struct column per producer, all expressions of all consumers in one select, pack
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tidegate.catalog.schema import Schema
-from tidegate.circuit.model import Branch, Circuit, Filter, Op, Port, Project
+from tidegate.circuit.model import ORDER, Branch, Circuit, Door, Filter, Guard, Op, Port, Project, Refusal, Seen
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
+from tidegate.kernels.specs import Test
 from tidegate.spark import blocks, buckets
+from tidegate.spark.clock import ClockSource
 from tidegate.spark.expressions import inside, literal, quoted
 from tidegate.spark.level import Direct, LevelOp, LevelRunner
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
 from tidegate.spark.processor import Level
+from tidegate.spark.refuse import Watch
 from tidegate.spark.types import struct_type
 
 ADDRESS = [
@@ -31,6 +34,7 @@ ADDRESS = [
     StructField("__payload", BinaryType()),
 ]
 ADDRESS_NAMES = [field.name for field in ADDRESS]
+GUARD = "__g"
 BAD = "CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"
 
 
@@ -45,6 +49,14 @@ class Consumer:
     key: tuple[str, ...] = ()
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ordered: bool = False
+    refusal: Refusal | None = None
+    door: Door | None = None
+
+    @property
+    def guards(self) -> tuple[Test, ...]:
+        """The tests of its branch, over the columns that carry the tested values to where they are tested."""
+        tests = [test for step in self.branch.steps if isinstance(step, Guard) for test in step.tests]
+        return tuple(Test(f"{GUARD}{number}", test.line) for number, test in enumerate(tests))
 
 
 @dataclass(frozen=True)
@@ -74,20 +86,22 @@ def consumers(circuit: Circuit) -> tuple[Consumer, ...]:
             found += [_port_consumer(branch, op, number, port) for branch in port.branches]
     for output in circuit.outputs:
         found += [Consumer(branch, blocks.OUTPUT + output.relation, 0, None) for branch in output.branches]
+    for number, door in enumerate(circuit.doors):
+        found += [Consumer(branch, f"{blocks.DOOR}{number}", 0, None, door=door) for branch in door.branches]
     return tuple(found)
 
 
 def _port_consumer(branch: Branch, op: Op, number: int, port: Port) -> Consumer:
     hashes = ((HASH, port.key), *port.hashes)
-    return Consumer(branch, op.id, number, op, port.key, hashes, port.ordered)
+    return Consumer(branch, op.id, number, op, port.key, hashes, port.ordered, port.refusal)
 
 
 class Lowering:
     """Turns one circuit into frames. `partitions` is the number of shuffle partitions, pinned for the folder."""
 
-    def __init__(self, circuit: Circuit, replays: Replays, partitions: int, base_step: int, spill: str) -> None:
+    def __init__(self, circuit: Circuit, replays: Replays, partitions: int, clock: ClockSource, spill: str) -> None:
         self.circuit, self.replays = circuit, replays
-        self.partitions, self.base_step, self.spill = partitions, base_step, spill
+        self.partitions, self.clock, self.spill = partitions, clock, spill
         self.consumers = consumers(circuit)
 
     def buckets(self, op: Op) -> tuple[int, ...]:
@@ -111,7 +125,7 @@ class Lowering:
     def level(self, frame: DataFrame, number: int) -> DataFrame:
         """One level of stateful operators, and what Spark SQL has to do with its rows."""
         ops = self.circuit.level(number)
-        runner = LevelRunner({op.id: self._level_op(op) for op in ops}, self.base_step, self.spill)
+        runner = LevelRunner({op.id: self._level_op(op) for op in ops}, self.clock, self.spill)
         processor = Level(pickle.dumps(runner))
         after = frame.groupBy("op", "bucket").transformWithState(processor, blocks.SCHEMA, "append", "None")
         producers = self._raw_producers(ops)
@@ -137,14 +151,16 @@ class Lowering:
     def _level_op(self, op: Op) -> LevelOp:
         now, later = _routes(self._readers(op.id)), _routes(self.replays.of(op.id))
         columns = tuple(column.name for column in op.columns)
-        return LevelOp(op.kernel, len(op.ports), columns, now[0], now[1], later[0], later[1])
+        refusals = tuple(port.refusal for port in op.ports)
+        return LevelOp(op.kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], refusals)
 
     def _pack(
         self, frame: DataFrame, prefixes: Mapping[str, str | None], passthrough: bool, ordered: bool, source: str | None
     ) -> DataFrame:
         chosen = self._chosen(prefixes)
-        if source is not None and _is_plain(chosen):
-            return self._pack_plain(frame, chosen[0][0], source)
+        if source is not None and (plain := _plain_consumer(chosen)) is not None:
+            doors = tuple(consumer for consumer, _ in chosen if consumer.door is not None)
+            return self._pack_plain(frame, plain, doors, source)
         kept = [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
         if source is not None:
             kept = [
@@ -153,17 +169,22 @@ class Lowering:
         names = ["`__bad`"] if source is not None else kept
         wide = _evaluate(frame, chosen, kept, names, ordered)
         targets = tuple(self._target(f"t{index}", consumer) for index, (consumer, _) in enumerate(chosen))
-        return wide.mapInArrow(partial(pack, PackConfig(targets, passthrough, source, self.spill)), blocks.SCHEMA)
+        config = PackConfig(targets, passthrough, source, self.spill, self.clock)
+        return wide.mapInArrow(partial(pack, config), blocks.SCHEMA)
 
-    def _pack_plain(self, frame: DataFrame, consumer: Consumer, source: str) -> DataFrame:
+    def _pack_plain(self, frame: DataFrame, consumer: Consumer, doors: tuple[Consumer, ...], source: str) -> DataFrame:
         """A connector's rows that go to one place unfiltered: plain columns, which travel faster than structs."""
-        items = [(name, sql) for _, each in _split(consumer.branch) for name, sql in each]
+        items = [(name, sql) for _, each, _ in _split(consumer.branch) for name, sql in each]
+        items += [(f"__seen{number}_{at}", quoted(seen.column)) for number, at, seen in _seen_columns(doors)]
         weight = f"CASE WHEN `__error` IS NULL THEN {quoted(WEIGHT)} END AS {quoted(WEIGHT)}"
         order = [quoted(SEQ)] if consumer.ordered else []
         columns = [f"{sql} AS {quoted(name)}" for name, sql in items]
         flat = frame.selectExpr(*columns, weight, *order, BAD)
         hashes = [f"{_hash(None, columns)} AS {quoted(name)}" for name, columns in consumer.hashes]
-        config = PackConfig((self._target("", consumer),), False, source, self.spill)
+        watches = [self._target("", door) for door in doors]
+        for number, at, _ in _seen_columns(doors):
+            watches[number] = watches[number].watching(at, f"__seen{number}_{at}")
+        config = PackConfig((*watches, self._target("", consumer)), False, source, self.spill, self.clock)
         return flat.selectExpr("*", *hashes).mapInArrow(partial(pack, config), blocks.SCHEMA)
 
     def _chosen(self, prefixes: Mapping[str, str | None]) -> list[tuple[Consumer, str | None]]:
@@ -180,9 +201,15 @@ class Lowering:
 
     def _target(self, column: str, consumer: Consumer) -> Target:
         hashes = tuple(name for name, _ in consumer.hashes)
+        guards = consumer.guards
+        if consumer.door is not None:
+            return Target(column, consumer.address, 0, None, hashes, (), guards, watch=Watch.of(consumer.door))
         if consumer.op is None:
-            return Target(column, consumer.address, 0, None, hashes, ())
-        return Target(column, consumer.address, consumer.port, consumer.op.kernel, hashes, self.buckets(consumer.op))
+            return Target(column, consumer.address, 0, None, hashes, (), guards)
+        op = consumer.op
+        return Target(
+            column, consumer.address, consumer.port, op.kernel, hashes, self.buckets(op), guards, _refusal(consumer)
+        )
 
 
 def _routes(readers: tuple[Consumer, ...]) -> tuple[bool, tuple[Direct, ...]]:
@@ -193,7 +220,7 @@ def _routes(readers: tuple[Consumer, ...]) -> tuple[bool, tuple[Direct, ...]]:
 
 def _direct(consumer: Consumer) -> Direct | None:
     """An output that only selects columns of its op."""
-    if consumer.op is not None:
+    if consumer.op is not None or consumer.door is not None:
         return None
     columns = {column.name: column.name for column in consumer.branch.columns}
     if not consumer.branch.steps:
@@ -233,12 +260,32 @@ def _evaluate(
     return current.selectExpr(*kept_names, *[quoted(f"t{index}") for index in range(len(chosen))], *hashes)
 
 
-def _is_plain(chosen: list[tuple[Consumer, str | None]]) -> bool:
-    """Whether there is one consumer, and it takes every row through one projection at most."""
-    if len(chosen) != 1:
-        return False
-    rounds = _split(chosen[0][0].branch)
-    return len(rounds) == 1 and not rounds[0][0]
+def _plain_consumer(chosen: list[tuple[Consumer, str | None]]) -> Consumer | None:
+    """The one consumer, if there is just one and it takes every row through one projection at most. Doors that only
+    look at some columns can look at them there."""
+    doors = [consumer for consumer, _ in chosen if consumer.door is not None]
+    rest = [consumer for consumer, _ in chosen if consumer.door is None]
+    if len(rest) != 1 or any(each.door is not None and (each.door.tests or each.branch.steps) for each in doors):
+        return None
+    rounds = _split(rest[0].branch)
+    return rest[0] if len(rounds) == 1 and not rounds[0][0] and not rounds[0][2] else None
+
+
+def _seen_columns(doors: tuple[Consumer, ...]) -> Iterator[tuple[int, int, Seen]]:
+    """(number of the door, number of the column at the door, the column)."""
+    for number, consumer in enumerate(doors):
+        assert consumer.door is not None
+        for at, seen in enumerate(consumer.door.seen):
+            yield number, at, seen
+
+
+def _refusal(consumer: Consumer) -> Refusal | None:
+    """How a branch's refused rows go on record; without a relation they are of the input that the branch comes from."""
+    refusal = consumer.refusal
+    if refusal is None or refusal.relation is not None:
+        return refusal
+    producer = consumer.branch.producer
+    return replace(refusal, relation=producer.removeprefix("in:") if producer.startswith("in:") else refusal.views[0])
 
 
 def _hash(struct: str | None, columns: tuple[str, ...]) -> str:
@@ -250,28 +297,46 @@ def _hash(struct: str | None, columns: tuple[str, ...]) -> str:
 def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool) -> list[str]:
     """The SQL of each round of one branch: the first over the producer, the others over the struct before."""
     found = []
-    for filters, items in _split(consumer.branch):
+    carried = 0
+    order = quoted(SEQ) if ordered else quoted(ORDER) if _keeps_order(consumer.branch) else "0L"
+    for filters, items, tests in _split(consumer.branch):
         guard = "`__error` IS NULL" if prefix is None else f"{quoted(prefix)}.{quoted(WEIGHT)} IS NOT NULL"
         conditions = [guard, *(f"({inside(sql, prefix)})" for sql in filters)]
         fields = [f"{literal(name)}, {inside(sql, prefix)}" for name, sql in items]
         fields.append(f"{literal(WEIGHT)}, {inside(quoted(WEIGHT), prefix)}")
         if consumer.ordered:
-            fields.append(f"{literal(SEQ)}, {inside(quoted(SEQ), prefix) if ordered else '0L'}")
+            fields.append(f"{literal(SEQ)}, {inside(order, prefix)}")
+        guards = [quoted(f"{GUARD}{number}") for number in range(carried)] + [quoted(test.column) for test in tests]
+        fields += [f"'{GUARD}{number}', {inside(sql, prefix)}" for number, sql in enumerate(guards)]
+        carried = len(guards)
         found.append(f"CASE WHEN {' AND '.join(conditions)} THEN named_struct({', '.join(fields)}) END")
-        prefix, ordered = struct, ordered and consumer.ordered
+        prefix, order = struct, quoted(SEQ) if consumer.ordered else "0L"
     return found
 
 
-def _split(branch: Branch) -> list[tuple[list[str], Iterable[tuple[str, str]]]]:
-    """A branch as rounds of some filters and one projection."""
-    rounds: list[tuple[list[str], Iterable[tuple[str, str]]]] = []
+def _keeps_order(branch: Branch) -> bool:
+    """Whether its producer has a column with the order of arrival, and no projection has come in between."""
+    return any(column.name == ORDER for column in branch.columns)
+
+
+Round = tuple[list[str], Iterable[tuple[str, str]], list[Test]]
+
+
+def _split(branch: Branch) -> list[Round]:
+    """A branch as rounds of some filters, one projection, and the tests of guards on the columns before it."""
+    rounds: list[Round] = []
     filters: list[str] = []
+    tests: list[Test] = []
     for step in branch.steps:
-        if isinstance(step, Filter):
-            filters.append(step.sql)
-        else:
-            rounds.append((filters, step.items))
-            filters = []
-    if filters or not rounds:
-        rounds.append((filters, [(column.name, quoted(column.name)) for column in branch.columns]))
+        match step:
+            case Filter():
+                filters.append(step.sql)
+            case Guard():
+                tests += step.tests
+            case Project():
+                rounds.append((filters, step.items, tests))
+                filters, tests = [], []
+    if filters or tests or not rounds:
+        kept = [(column.name, quoted(column.name)) for column in branch.columns if column.name != ORDER]
+        rounds.append((filters, kept, tests))
     return rounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,10 +15,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidegate import kernels
+from tidegate.circuit.model import Refusal
 from tidegate.kernels.api import HASH, WEIGHT, Kernel
-from tidegate.kernels.specs import KernelSpec
+from tidegate.kernels.specs import KernelSpec, Test
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
+from tidegate.spark.clock import ClockSource
+from tidegate.spark.refuse import Stats, Watch, admitted, guarded
 
 SPILL_BYTES = 256 * 1024
 COMBINE_ROWS = 1_000_000
@@ -35,6 +38,14 @@ class Target:
     kernel: KernelSpec | None
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
+    guards: tuple[Test, ...] = ()
+    refusal: Refusal | None = None
+    watch: Watch | None = None
+
+    def watching(self, number: int, column: str) -> Target:
+        """A door that finds a column it looks at under another name."""
+        assert self.watch is not None
+        return replace(self, watch=self.watch.renamed(number, column))
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class PackConfig:
     passthrough: bool
     source: str | None
     spill: str
+    clock: ClockSource
 
 
 @cache
@@ -57,6 +69,8 @@ def kernel_of(spec: KernelSpec) -> Kernel:
 def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Combines, splits by bucket and encodes the rows of every target."""
     waiting: dict[Target, Gathered] = {}
+    clock = config.clock.now()
+    stats = Stats()
     counted = 0
     for batch in batches:
         if config.passthrough:
@@ -67,16 +81,33 @@ def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
             yield from _bad_rows(config.source or "", frame)
         for target in config.targets:
             rows = _rows(frame, target)
+            if target.guards:
+                rows = guarded(rows, target.guards, clock)
+            if target.refusal is not None and rows.height:
+                rows, refused = admitted(kernel_of(_kernel(target)), target.port, rows, target.refusal, clock)
+                if refused:
+                    yield blocks.to_batch(refused)
             if rows.is_empty():
                 continue
-            if target.kernel is None:
+            if target.watch is not None:
+                found = target.watch.look(rows, clock, stats)
+                if found:
+                    yield blocks.to_batch(found)
+            elif target.kernel is None:
                 yield blocks.to_batch([output_block(target.address, rows, config.spill)])
             else:
                 waiting.setdefault(target, Gathered(target)).add(rows)
     for gathered in waiting.values():
         yield blocks.to_batch(gathered.blocks())
     if config.source and counted:
-        yield blocks.to_batch([stats_block({"rows_in": {config.source: counted}})])
+        stats.rows_in[config.source] = counted
+    if stats:
+        yield blocks.to_batch([stats_block(stats.to_json())])
+
+
+def _kernel(target: Target) -> KernelSpec:
+    assert target.kernel is not None
+    return target.kernel
 
 
 def stats_block(stats: dict[str, object]) -> Block:
@@ -114,6 +145,8 @@ def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     column = target.column
     if not column:
         plain = frame.drop("__bad", strict=False)
+        if target.watch is None:
+            plain = plain.select(pl.exclude("^__seen.*$"))
         return plain if plain[WEIGHT].null_count() == 0 else plain.filter(pl.col(WEIGHT).is_not_null())
     present = frame.filter(pl.col(column).struct.field(WEIGHT).is_not_null())
     hashes = [pl.col(f"{column}#{name}").alias(name) for name in target.hashes]

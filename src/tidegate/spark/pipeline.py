@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import polars as pl
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -18,12 +19,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidegate import errors
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.base import SourceContext
-from tidegate.kernels.specs import AggregateSpec
+from tidegate.kernels.api import WEIGHT
 from tidegate.runtime.container import write_atomically
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.step_log import StepLog
+from tidegate.spark.clock import ClockSource
 from tidegate.spark.feed import Feed
+from tidegate.spark.frontiers import Frontiers, Idle
 from tidegate.spark.generation import (
     FEED_START,
     Generation,
@@ -33,9 +36,11 @@ from tidegate.spark.generation import (
     feed_offset,
     outputs_read,
 )
+from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.lowering import Lowering, wide_schema
-from tidegate.spark.recorder import Recorder, StopRequested
+from tidegate.spark.recorder import Late, Recorder, StopRequested
 from tidegate.spark.types import arrow_schema
+from tidegate.spark.waker import Waker
 
 SETTINGS_FILE = "pipeline.json"
 SLOW_WORKER = "worker failed to connect back"
@@ -56,7 +61,9 @@ class Pipeline:
         self._running: Wanted | None = None
         self._launched: tuple[Generation, Wanted, int | None] | None = None
         self._starts = 0
-        self._clock_lock = threading.Lock()
+        self._clock_lock = threading.RLock()
+        self._keeper: LineKeeper | None = None
+        self._waker: Waker | None = None
         spark.dataSource.register(Feed)
         spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
@@ -125,6 +132,8 @@ class Pipeline:
         query, recorder = self._query, self._recorder
         if query is None or recorder is None:
             return
+        if self._waker is not None:
+            self._waker.stop()
         if query.isActive:
             self._settle_between_steps(query, recorder)
             query.stop()
@@ -134,7 +143,27 @@ class Pipeline:
         """Moves the clock: the next micro-batch tells every op that asked for it."""
         with self._clock_lock:
             clock = self.clock()
-            self._set_clock({**clock, "tick": clock["tick"] + 1, "time": time_us or clock["time"]})
+            now = time_us or (time.time_ns() // 1000 if self.wall else clock["time"])
+            lines = clock.get("lines", {})
+            if self._keeper is not None:
+                lines = self._keeper.move(lines, now)
+            self._set_clock({**clock, "tick": clock["tick"] + 1, "time": now, "lines": lines})
+
+    def end(self) -> None:
+        """The end of all inputs: every frontier goes to infinity."""
+        with self._clock_lock:
+            self._set_clock({**self.clock(), "ended": True})
+        if self._keeper is not None:
+            self._keeper.end()
+            self.tick()
+
+    def _publish(self) -> None:
+        """Puts lines that have moved on the clock, which makes the next micro-batch."""
+        assert self._keeper is not None
+        with self._clock_lock:
+            clock = self.clock()
+            if {**clock.get("lines", {}), **self._keeper.lines} != clock.get("lines", {}):
+                self.tick()
 
     def release(self, entries: int | None) -> None:
         """Lets the pipeline read so many entries of the insert log; None: all, as they come."""
@@ -263,13 +292,14 @@ class Pipeline:
         self.stop()
 
     def _launch(self, generation: Generation, wanted: Wanted, last_batch: int | None = None) -> None:
-        lowering = Lowering(
-            generation.circuit, generation.replays(), self.partitions, generation.base_step, str(self.folder.blobs)
-        )
+        offsets = self.generations.checkpoint(generation.number) / "offsets"
+        clock = ClockSource(str(offsets), generation.base_step, json.dumps(generation.start), self.wall)
+        lowering = Lowering(generation.circuit, generation.replays(), self.partitions, clock, str(self.folder.blobs))
+        keeper = self._keeper = self._kept(generation, wanted)
         frame = self._blocks(generation, wanted, lowering)
         for number in range(1, generation.circuit.depth + 1):
             frame = lowering.level(frame, number)
-        recorder = Recorder(generation, self.log, self.folder.blobs, self._stepped)
+        recorder = Recorder(generation, self.log, self.folder.blobs, clock, keeper, self._stepped)
         recorder.last_batch = last_batch
         self._query = (
             frame.writeStream.foreachBatch(recorder)
@@ -278,9 +308,66 @@ class Pipeline:
             .start()
         )
         self._recorder, self._running, self._launched = recorder, wanted, (generation, wanted, last_batch)
+        if self.wall and last_batch is None:
+            self._waker = Waker(self._due, self.tick)
 
-    def _stepped(self, step: int) -> None:
+    def _kept(self, generation: Generation, wanted: Wanted) -> LineKeeper:
+        """The frontiers as the last step left them, and the clock that follows from them."""
+        known = self.log.header(self.log.last()).get("frontiers")
+        frontiers = Frontiers() if known is None else Frontiers.from_json(known)
+        if self.clock().get("ended"):
+            frontiers = replace(frontiers, ended=True)
+        keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, self._idle(wanted))
+        with self._clock_lock:
+            now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
+            keeper.move(self.clock().get("lines", {}), now)
+            self._publish()
+        return keeper
+
+    def _idle(self, wanted: Wanted) -> dict[str, Idle]:
+        now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
+        return {relation: Idle(timeout, now) for relation, timeout in wanted.idle.items()}
+
+    def _due(self) -> int | None:
+        """The next processing time at which something has to happen."""
+        if self._recorder is None or self._keeper is None:
+            return None
+        moments = [*self._recorder.wake.values()]
+        idle = self._keeper.next_idle(time.time_ns() // 1000)
+        return min([*moments, *([idle] if idle is not None else [])], default=None)
+
+    def _stepped(self, step: int, late: Late) -> None:
+        self._keep_late(step, late)
+        self._publish()
         self.after_step(step)
+        if self._waker is not None:
+            self._waker.look()
+
+    def _keep_late(self, step: int, late: Late) -> None:
+        """LATE DATA TO: late rows go into their table, once, by way of the insert log."""
+        assert self._launched is not None
+        tables = dict(self._launched[0].circuit.late_to)
+        parts = [
+            (tables[view], rows.filter(pl.col(WEIGHT) > 0).drop(WEIGHT).to_arrow(), 1)
+            for said, rows in late
+            for view in said["views"]
+            if view in tables
+        ]
+        columns = {item.relation: arrow_schema(item.columns) for item in self._launched[0].circuit.inputs}
+        kept = [(table, rows.rename_columns(columns[table].names).cast(columns[table]), 1) for table, rows, _ in parts]
+        kept = [part for part in kept if part[1].num_rows]
+        if kept and not self._kept_already(step):
+            self.inserts.append(kept, {"late_of": step})
+            with self._clock_lock:
+                if self.clock().get("released") is not None:
+                    self._set_clock({**self.clock(), "released": self.inserts.head()})
+
+    def _kept_already(self, step: int) -> bool:
+        """Whether an earlier run of this step has done it."""
+        first = max(self.log.header(step).get("entry", 0), self.inserts.first())
+        return any(
+            self.inserts.read(number, set())[0].get("late_of") == step for number in range(first, self.inserts.head())
+        )
 
     def _blocks(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
         frames = [self._feed(generation, wanted, lowering)]
@@ -292,7 +379,7 @@ class Pipeline:
     def _feed(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
         circuit = generation.circuit
         producers = {item.producer: item.columns for item in circuit.inputs if item.relation in wanted.fed}
-        timed = [op for op in circuit.ops if isinstance(op.kernel, AggregateSpec) and op.kernel.scalar]
+        timed = [op for op in circuit.ops if op.timed]
         replayed = {consumer.branch.producer for consumer in lowering.replays.consumers}
         spec = {
             "log": str(self.folder.inserts),

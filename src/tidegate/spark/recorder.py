@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidegate.circuit.model import Output
+from tidegate.kernels.api import Clock
 from tidegate.runtime import zset
 from tidegate.runtime.step_log import StepLog, StepRecord
 from tidegate.spark import blocks, codec
+from tidegate.spark.clock import ClockSource
+from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
+from tidegate.spark.line_keeper import LineKeeper
+from tidegate.spark.refuse import row_text
 from tidegate.spark.types import arrow_schema
 
 Payloads = list[tuple[str, bytes]]
+Late = list[tuple[dict[str, Any], pl.DataFrame]]
 Files = dict[str, list[tuple[str, int]]]
 LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
 
@@ -32,15 +38,25 @@ class Recorder:
     """The `foreachBatch` function of a generation. Runs exactly one action, writes exactly one step. A batch after
     `last_batch` is not begun."""
 
-    def __init__(self, generation: Generation, log: StepLog, spill: Path, after_step: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        generation: Generation,
+        log: StepLog,
+        spill: Path,
+        clock: ClockSource,
+        keeper: LineKeeper,
+        after_step: Callable[[int, Late], None],
+    ) -> None:
         outputs = generation.circuit.outputs
         self._outputs = {output.relation: output for output in outputs}
         self._schemas = {output.relation: arrow_schema(output.columns) for output in outputs}
         self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
         self._new = generation.new_outputs()
+        self._clock, self._keeper = clock, keeper
         self.last_batch: int | None = None
         self.batch = -1
         self.state: dict[str, dict[str, list[int]]] = {}
+        self.wake: dict[tuple[str, str], int] = {}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.last_batch is not None and batch > self.last_batch:
@@ -49,11 +65,15 @@ class Recorder:
         started = time.time()
         rows = frame.toArrow()
         step = self._base + batch + 1
-        self._log.write(self._record(step, started, _by_address(rows)))
-        self._after(step)
+        found = _by_address(rows)
+        late = [(json.loads(said), codec.decode(payload)) for said, payload in found.pop(blocks.LATE, [])]
+        self._log.write(self._record(step, started, found, late, self._clock.at(batch)))
+        self._after(step, late)
 
-    def _record(self, step: int, started: float, found: dict[str, Payloads]) -> StepRecord:
+    def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
+        self._keeper.after(stats, clock)
+        self._keeper.move(clock.lines, clock.time_us)
         refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
         files: Files = {}
@@ -61,17 +81,45 @@ class Recorder:
         for relation in sorted(came.keys() | self._replaced(step)):
             before = self._before(relation) if relation in self._replaced(step) else None
             self._log_output(self._outputs[relation], came.get(relation, []), before, changes, files)
+        dropped = dict(self._log.header(step - 1).get("dropped", {}))
         for op, sizes in stats["state"].items():
-            self.state.setdefault(op, {}).update(sizes)
+            self.state.setdefault(op, {}).update({bucket: size[:2] for bucket, size in sizes.items()})
+            dropped[op] = dropped.get(op, 0) + sum(size[2] for size in sizes.values())
+        self._note_wakes(stats["wake"])
         header = {
             "started": started,
             "millis": round((time.time() - started) * 1000, 3),
             "rows_in": stats["rows_in"],
             "errors": refused,
-            "late": [],
+            "late": [record for said, rows in late for record in self._late(said, rows)],
+            "time": clock.time_us,
+            "frontiers": self._keeper.frontiers.to_json(),
+            "waterlines": self._keeper.shown(),
+            "dropped": {op: count for op, count in dropped.items() if count},
             "entry": max(stats["entry"], self._log.header(step - 1).get("entry", 0)),
         }
         return StepRecord(step, header, changes, files)
+
+    def _late(self, said: dict[str, Any], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+        """One record per late row and view that refused it."""
+        names = [(name, name) for name in rows.columns if name != zset.WEIGHT]
+        for row in rows.iter_rows(named=True):
+            for view in (said["views"] or [None]) * abs(row[zset.WEIGHT]):
+                yield {
+                    "relation": said["relation"],
+                    "view": view,
+                    "op": "+I" if row[zset.WEIGHT] > 0 else "-D",
+                    "column": said["column"],
+                    "row": row_text(row, names),
+                    "waterline": self._keeper.text(said["line"], said["waterline"]),
+                }
+
+    def _note_wakes(self, wakes: dict[str, dict[str, int | None]]) -> None:
+        for op, buckets in wakes.items():
+            for bucket, moment in buckets.items():
+                self.wake.pop((op, bucket), None)
+                if moment is not None:
+                    self.wake[op, bucket] = moment
 
     def _replaced(self, step: int) -> set[str]:
         """In a generation's first step: the outputs that come anew, whose old content goes."""
@@ -134,9 +182,22 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Counters of several workers added up; state sizes side by side."""
     rows: dict[str, int] = {}
     state: dict[str, dict[str, list[int]]] = {}
+    wake: dict[str, dict[str, int | None]] = {}
+    seen: dict[str, Any] = {}
     for part in parts:
         for relation, count in part.get("rows_in", {}).items():
             rows[relation] = rows.get(relation, 0) + count
         for op, sizes in part.get("state", {}).items():
             state.setdefault(op, {}).update(sizes)
-    return {"rows_in": rows, "state": state, "entry": max((part.get("entry", 0) for part in parts), default=0)}
+        for op, moments in part.get("wake", {}).items():
+            wake.setdefault(op, {}).update(moments)
+        for name, value in part.get("seen", {}).items():
+            seen[name] = larger(seen.get(name), value)
+    return {
+        "rows_in": rows,
+        "state": state,
+        "wake": wake,
+        "seen": seen,
+        "advanced": [given for part in parts for given in part.get("advanced", [])],
+        "entry": max((part.get("entry", 0) for part in parts), default=0),
+    }

@@ -21,7 +21,7 @@ def of_changes(append_only: bool) -> Kind:
 
 def of_emit(strategy: str | None, append_only: bool) -> Kind:
     """The kind of what leaves a view under its EMIT (None: every change leaves)."""
-    return "upsert" if strategy == "on_update" else of_changes(append_only)
+    return "upsert" if strategy in ("on_update", "every") else of_changes(append_only)
 
 
 def fits(kind: Kind, accepted: Kind) -> bool:

@@ -31,5 +31,24 @@ def of_top_n(partition: Sequence[str], kept: int, append_only: bool) -> str:
     return f"{rows} per {_named(partition)}" if partition else rows
 
 
+def of_windows(kind: str, keys: Sequence[str], values: bool, closes: bool) -> str:
+    """Windows that close are forgotten."""
+    groups = ", ".join((*keys, "session" if kind == "session" else "window"))
+    rows = f"one row per ({groups})" if keys else f"one row per {groups}"
+    return f"{rows}{', and its values' if values else ''}{', until it closes' if closes else ''}"
+
+
+def of_sessions(partition: Sequence[str]) -> str:
+    return f"every row per {_named(partition)}" if partition else "every row"
+
+
+def of_gate() -> str:
+    return "what has not left yet"
+
+
+def of_during() -> str:
+    return "rows until their time is over"
+
+
 def _named(columns: Sequence[str]) -> str:
     return columns[0] if len(columns) == 1 else f"({', '.join(columns)})"

@@ -1,0 +1,190 @@
+"""EMIT: which gate a view's changes wait at, and whether one can work there at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.errors import Error, Span, make
+from tidegate.plan import Aggregate, Closing, Filter, Gate, Node, Project, Window, WindowAggregate
+from tidegate.sql import render, span_of
+from tidegate.sql.durations import length
+from tidegate.sql.statements import Query
+
+WAITING = ("on_watermark", "on_window_close", "final")
+KEYED = ("on_update", "every")
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a view emits. `name` is one of the six; `every` and `lateness` are microseconds."""
+
+    name: str
+    every: int | None = None
+    lateness: int = 0
+    span: Span | None = None
+
+    @property
+    def words(self) -> str:
+        return self.name.replace("_", " ").upper()
+
+
+def strategy_of(query: Query, plan: Node, forced: str | None = None) -> Strategy | None:
+    """What the query says, or what its shape says if it does not: a window over WATERMARK FOR waits for its end."""
+    lateness = lateness_of(query)
+    if forced is not None:
+        return Strategy(forced, None, lateness)
+    if query.emit is None:
+        return Strategy("on_watermark", None, lateness) if _waits_by_default(plan) else None
+    every = None
+    if query.emit.interval is not None:
+        every = micros_of(query.emit.interval, "EMIT EVERY")
+    if query.emit.strategy == "final" and query.allowed_lateness is not None and lateness:
+        raise make("EMIT_FINAL_LATENESS", span=span_of(query.allowed_lateness) or query.emit.span)
+    return Strategy(query.emit.strategy, every, lateness, query.emit.span)
+
+
+def lateness_of(query: Query) -> int:
+    """ALLOWED LATENESS in microseconds."""
+    if query.allowed_lateness is None:
+        return 0
+    return micros_of(query.allowed_lateness, "ALLOWED LATENESS", zero=True)
+
+
+def micros_of(tree: exp.Expr, what: str, zero: bool = False) -> int:
+    """A duration that does not depend on the calendar."""
+    found = length(tree)
+    if found is None or found.months or found.micros < 0 or (found.micros == 0 and not zero):
+        raise make(
+            "INVALID_WINDOW",
+            message=f"{what} {render(tree)} is not a length of time above zero",
+            hint=f"write {what} INTERVAL '10' SECOND",
+            span=span_of(tree),
+        )
+    return found.micros
+
+
+def gated(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
+    """The plan with the gate its strategy asks for, as deep as it can stand: right above its aggregate."""
+    if strategy.name in KEYED and plan.traits.key is None:
+        raise make("EMIT_NEEDS_KEY", strategy=strategy.words, span=strategy.span or span)
+    if strategy.name in ("changes", "on_update"):
+        return plan
+    core = _core(plan)
+    if isinstance(core, Aggregate | WindowAggregate | Window):
+        return _replaced(plan, core, _gate(core, strategy, core.columns, span))
+    return _gate(plan, strategy, plan.columns[:visible], span)
+
+
+def final_gate(plan: Node, column: str, span: Span | None) -> Node:
+    """`emit_final`: rows leave once a column is below its waterline."""
+    line = plan.traits.line(column)
+    if line is None:
+        raise _no_waterline("emit_final", column, dict(plan.traits.lost).get(column), plan, span)
+    return Gate(plan, "final", (Closing(column, line, line),))
+
+
+def _waits_by_default(plan: Node) -> bool:
+    core = _core(plan)
+    if isinstance(core, WindowAggregate):
+        line = core.line
+    elif isinstance(core, Window):
+        line = core.input.traits.line(core.window.time)
+    else:
+        return False
+    return line is not None and any(each.note == "watermark" for each in line.frontiers)
+
+
+def _core(plan: Node) -> Node:
+    """What a view's rows come from, below projections and filters."""
+    while isinstance(plan, Project | Filter):
+        plan = plan.input
+    return plan
+
+
+def _replaced(plan: Node, core: Node, by: Node) -> Node:
+    if plan is core:
+        return by
+    return plan.with_inputs((_replaced(plan.inputs[0], core, by),))
+
+
+def _gate(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) -> Node:
+    closing = _closing(node, strategy, columns)
+    if strategy.name == "every":
+        assert strategy.every is not None
+        return Gate(node, "every", closing, every=strategy.every, lateness=_own_lateness(node, strategy))
+    if not closing:
+        raise _unclosable(node, strategy, columns, span)
+    corrects = strategy.name == "on_watermark" and strategy.lateness > 0
+    return Gate(node, strategy.name, closing, corrects=corrects, lateness=_own_lateness(node, strategy))
+
+
+def _own_lateness(node: Node, strategy: Strategy) -> int:
+    """What windows have not held their waterlines back by already."""
+    return 0 if isinstance(node, WindowAggregate) else strategy.lateness
+
+
+def _closing(node: Node, strategy: Strategy, columns: tuple[str, ...]) -> tuple[Closing, ...]:
+    """The columns by which rows close: a window's end, else all that have a waterline."""
+    if isinstance(node, WindowAggregate | Window):
+        line = node.line if isinstance(node, WindowAggregate) else node.input.traits.line(node.window.time)
+        found = [(node.window.end, line, True)] if line is not None else []
+    else:
+        found = [(column, line, False) for column, line in node.traits.waterlines if column in columns]
+    closing = []
+    for column, line, inclusive in found:
+        release = line.lagged(strategy.lateness if strategy.name == "on_window_close" else 0)
+        late = line.lagged(strategy.lateness)
+        if release is not None and late is not None:
+            closing.append(Closing(column, release, late, inclusive))
+    return tuple(closing)
+
+
+def _unclosable(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) -> Error:
+    lost = {column: why for column, why in node.traits.lost if column in columns}
+    place = strategy.span or span
+    if isinstance(node, WindowAggregate | Window):
+        below = dict(node.input.traits.lost)
+        return _no_waterline(strategy.words, node.window.time, below.get(node.window.time), node, place)
+    if lost:
+        column, why = next(iter(lost.items()))
+        return _no_waterline(strategy.words, column, why, node, place)
+    if isinstance(node, Aggregate):
+        return _not_grouped_by_time(node, strategy, place)
+    return _no_waterline(strategy.words, ", ".join(columns) or "this view", None, node, place)
+
+
+def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Error:
+    times = [column for column, _ in node.input.traits.waterlines]
+    keys = ", ".join(key for key in node.keys if not key.startswith("__"))
+    grouping = f"GROUP BY {keys}" if keys else "this aggregate"
+    hint = "GROUP BY a window, such as TUMBLE(ts, INTERVAL '1' MINUTE), or write EMIT CHANGES"
+    if times:
+        hint = f"GROUP BY a window of it too, such as TUMBLE({times[0]}, INTERVAL '1' MINUTE), or write EMIT CHANGES"
+    return make(
+        "EMIT_NEEDS_WATERLINE",
+        message=f"EMIT {strategy.words} waits for groups to close, and those of {grouping} never do",
+        detail="no column of the group has a waterline",
+        hint=hint,
+        span=span,
+    )
+
+
+def _no_waterline(words: str, column: str, why: str | None, node: Node, span: Span | None) -> Error:
+    emit = words if words == "emit_final" else f"EMIT {words}"
+    detail = f"it was lost in {why}" if why else None
+    if why:
+        hint = "select the time column itself or a monotone expression of it, or write EMIT CHANGES"
+    else:
+        hint = f"declare it: WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND, or write EMIT CHANGES"
+    return make(
+        "EMIT_NEEDS_WATERLINE",
+        message=f"{emit} waits, but {column} has no waterline",
+        detail=detail,
+        hint=hint,
+        span=span,
+    )
+
+
+__all__ = ["Strategy", "final_gate", "gated", "lateness_of", "micros_of", "strategy_of"]

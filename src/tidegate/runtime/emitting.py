@@ -1,0 +1,60 @@
+"""What decides how a view emits besides its own EMIT: settings, and the sink it flows into."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate import bind, errors
+from tidegate.catalog.relation import Relation
+from tidegate.connectors.base import Sink
+from tidegate.plan import WindowAggregate, walk
+from tidegate.sql import parse
+from tidegate.sql import statements as s
+from tidegate.sql.durations import micros
+
+if TYPE_CHECKING:
+    from tidegate.database import Database
+
+EARLY_FIRE = ("table.exec.emit.early-fire.enabled", "table.exec.emit.early-fire.delay")
+
+
+def with_default_emit(statement: s.CreateView, db: Database) -> s.CreateView:
+    """The view with the EMIT that Flink's early-fire settings give a window that says none."""
+    enabled, delay = (db.ledger.setting(name) for name in EARLY_FIRE)
+    if statement.query.emit is not None or (enabled or "").lower() != "true" or delay is None:
+        return statement
+    bound = bind.bind_view(statement, db.catalog, db.engine.analyzer)
+    if not any(isinstance(node, WindowAggregate) for node in walk(bound.plan)):
+        return statement
+    text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{micros(delay)}' MICROSECOND"
+    found = parse(text).statements[0]
+    assert isinstance(found, s.CreateView)
+    return found
+
+
+def fitted(sink: Sink, relation: Relation, statement: s.CreateSink, db: Database) -> Relation:
+    """The sink's entry, with the strategy that it forces on a view which says none: a sink that only takes insertions
+    gets closed windows, one that takes every change gets every change."""
+    if sink.takes == "upsert" or relation.changes == "append" or statement.relation is None:
+        return relation
+    view = db.catalog.get(statement.relation.text)
+    declared = parse(view.sql).statements[0] if view.kind == "view" else None
+    if not isinstance(declared, s.CreateView) or declared.query.emit is not None:
+        return relation
+    if sink.takes == "changelog" and view.emit != "on_watermark":
+        return relation
+    forced = "on_window_close" if sink.takes == "append" else "changes"
+    try:
+        bound = bind.forced_view(relation.name, view, bind.Extras(forced=forced), db.catalog, db.engine.analyzer)
+    except errors.Error as error:
+        if error.code != "EMIT_NEEDS_WATERLINE":
+            raise
+        raise errors.make(
+            "SINK_CANNOT_TAKE",
+            message=f"{sink.spec.kind} in append mode takes only insertions, and {view.name} also changes rows",
+            detail=f"it cannot wait for rows that no longer change either: {error.message}",
+            hint="write mode = 'changelog' to get every change with its op, or give the view a window to close",
+            span=statement.connector.span,
+        ) from None
+    return replace(relation, emit=forced, changes=bound.kind, key=bound.key, hidden=bound.hidden)

@@ -1,0 +1,218 @@
+"""Frontiers and waterlines on the driver: what the rows of a step move, and what every line is afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from sqlglot import parse_one
+
+from tidegate.kernels.api import INFINITE, Bound
+from tidegate.kernels.windows import opened
+from tidegate.sql import Tidegate
+from tidegate.sql.durations import length
+from tidegate.traits.waterline import TIMESTAMPS, Expression, Extreme, Frontier, Line, Opened, seen_name, walk
+
+DAY_US = 86_400_000_000
+SHIFTED = "shifted"
+
+Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, Bound]]]]], list[Bound]]
+"""Evaluates Spark SQL on one row each: (expression, type of the result, columns with their types and values)."""
+
+
+@dataclass(frozen=True)
+class Frontiers:
+    """What has been seen so far, by name: the largest values, the values that feeders set, and when the last row of a
+    relation came (processing time). `ended`: no more rows will come."""
+
+    seen: Mapping[str, Bound] = field(default_factory=dict)
+    advanced: Mapping[str, Bound] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+    def after(
+        self, seen: Mapping[str, Bound], advanced: Mapping[str, Bound], relations: Sequence[str], time_us: int
+    ) -> Frontiers:
+        """With what a step has brought."""
+        return replace(
+            self,
+            seen=_largest(self.seen, seen),
+            advanced=_largest(self.advanced, advanced),
+            rows={**self.rows, **dict.fromkeys(relations, time_us)},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seen": dict(self.seen),
+            "advanced": dict(self.advanced),
+            "rows": dict(self.rows),
+            "ended": self.ended,
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Frontiers:
+        return Frontiers(document["seen"], document["advanced"], document["rows"], document["ended"])
+
+
+def larger(left: Bound, right: Bound) -> Bound:
+    """The larger of two values of one line; None is below all."""
+    if left is None or right is None:
+        return right if left is None else left
+    if INFINITE in (left, right):
+        return INFINITE
+    return right if _number(right) > _number(left) else left
+
+
+def _number(value: Bound) -> Any:
+    return Decimal(value) if isinstance(value, str) else value
+
+
+def _largest(old: Mapping[str, Bound], new: Mapping[str, Bound]) -> dict[str, Bound]:
+    return {name: larger(old.get(name), new.get(name)) for name in {**old, **new}}
+
+
+@dataclass(frozen=True)
+class Idle:
+    """`idle_timeout` of a relation in microseconds, and the processing time at which it began to be read."""
+
+    timeout: int
+    since: int
+
+
+def values(
+    lines: Sequence[Line],
+    frontiers: Frontiers,
+    before: Mapping[str, Bound],
+    time_us: int,
+    idle: Mapping[str, Idle],
+    evaluate: Evaluate,
+) -> dict[str, Bound]:
+    """What every line is now, by name; none goes back behind `before`."""
+    found: dict[Line, Bound] = {}
+    waiting = list(walk(lines))
+    while waiting:
+        ready = [line for line in waiting if all(part in found for part in line.parts)]
+        waiting = [line for line in waiting if line not in ready]
+        found.update(_round(ready, found, frontiers, time_us, idle, evaluate))
+        for line in ready:
+            found[line] = larger(before.get(line.name), found[line])
+    return {line.name: value for line, value in found.items()}
+
+
+def _round(
+    ready: Sequence[Line],
+    found: Mapping[Line, Bound],
+    frontiers: Frontiers,
+    time_us: int,
+    idle: Mapping[str, Idle],
+    evaluate: Evaluate,
+) -> dict[Line, Bound]:
+    """Lines whose parts are known. What needs Spark is asked for all at once."""
+    result: dict[Line, Bound] = {}
+    asked: list[tuple[Line, tuple[str, str, Mapping[str, tuple[str, Bound]]]]] = []
+    for line in ready:
+        match line:
+            case Frontier():
+                known = frontiers.seen.get(_seen_name(line))
+                if frontiers.ended or known is None or line.delay is None:
+                    result[line] = INFINITE if frontiers.ended else known
+                elif (quick := _minus(line, known)) is not None:
+                    result[line] = quick
+                else:
+                    asked.append((line, (f"`x` - ({line.delay})", line.type, {"x": (line.type, known)})))
+            case Extreme():
+                result[line] = _extreme(line, found, frontiers, time_us, idle)
+            case Opened():
+                result[line] = _opened(line, found[line.line])
+            case Expression():
+                over = {column: (part.type, found[part]) for column, part in line.over}
+                bounds = [value for _, value in over.values()]
+                if INFINITE in bounds:
+                    result[line] = INFINITE
+                elif None in bounds:
+                    result[line] = None
+                else:
+                    asked.append((line, (line.sql, line.type, over)))
+    for (line, _), value in zip(asked, evaluate([each for _, each in asked]) if asked else [], strict=True):
+        result[line] = value
+    for line in ready:
+        if isinstance(line, Frontier):
+            result[line] = _moved(line, result[line], frontiers, time_us, idle)
+    return result
+
+
+def _seen_name(line: Frontier) -> str:
+    return replace(line, lag=0).name if line.note == "hold_back" else seen_name(line.relation, line.column)
+
+
+def _minus(line: Frontier, value: Bound) -> Bound:
+    """The value less the delay, where that is plain arithmetic; None if Spark has to say."""
+    assert line.delay is not None
+    if not isinstance(value, int):
+        return None
+    if line.type in TIMESTAMPS or line.type == "date":
+        micros = plain_micros(line.delay)
+        if micros is None or (line.type == "date" and micros % DAY_US):
+            return None
+        return value - (micros // DAY_US if line.type == "date" else micros)
+    return value - int(line.delay) if line.delay.isdigit() else None
+
+
+@cache
+def plain_micros(sql: str) -> int | None:
+    """A length of time in microseconds, None if it depends on the calendar or is no such thing."""
+    found = length(parse_one(f"SELECT {sql}", read=Tidegate).expressions[0])
+    return None if found is None or found.months else found.micros
+
+
+def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idle: Mapping[str, Idle]) -> Bound:
+    """With what a feeder has set, what idle time adds, and held back by its lag."""
+    if value == INFINITE:
+        return value
+    if line.note != "hold_back":
+        value = larger(value, frontiers.advanced.get(seen_name(line.relation, line.column)))
+        quiet = idle.get(line.relation)
+        last = frontiers.rows.get(line.relation)
+        if quiet is not None and last is not None and isinstance(value, int) and line.type in TIMESTAMPS:
+            passed = time_us - last
+            value = value + passed if passed >= quiet.timeout else value
+    return value - line.lag if isinstance(value, int) and line.lag else value
+
+
+def _extreme(
+    line: Extreme, found: Mapping[Line, Bound], frontiers: Frontiers, time_us: int, idle: Mapping[str, Idle]
+) -> Bound:
+    bounds = [found[part] for part in line.lines if not _silent(part, frontiers, time_us, idle)]
+    if line.which == "max":
+        result: Bound = None
+        for value in bounds:
+            result = larger(result, value)
+        return result
+    if not bounds or None in bounds:
+        return None
+    result = INFINITE
+    for value in bounds:
+        if value != INFINITE:
+            result = value if result == INFINITE or _number(value) < _number(result) else result
+    return result
+
+
+def _silent(line: Line, frontiers: Frontiers, time_us: int, idle: Mapping[str, Idle]) -> bool:
+    """Whether it waits for an input that has never had a row and is past its `idle_timeout`: that holds up nobody."""
+    return bool(line.frontiers) and all(
+        each.relation in idle
+        and each.relation not in frontiers.rows
+        and time_us - idle[each.relation].since >= idle[each.relation].timeout
+        for each in line.frontiers
+    )
+
+
+def _opened(line: Opened, value: Bound) -> Bound:
+    if value is None or value == INFINITE:
+        return value
+    time_us = int(value) * (DAY_US if line.line.type == "date" else 1)
+    start, end = opened(line.window, time_us)
+    return start if line.edge == "start" else end

@@ -1,0 +1,129 @@
+"""Keeps the waterlines of a pipeline: what a step's rows do to them, and what the clock says next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from sqlglot import exp, parse_one
+
+from tidegate.circuit.model import Circuit
+from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.spark.frontiers import Frontiers, Idle, values
+from tidegate.sql import Tidegate, render
+from tidegate.traits.waterline import Frontier, walk
+
+Asked = tuple[str, str, Mapping[str, tuple[str, Bound]]]
+FOREVER = "infinity"
+
+
+class LineKeeper:
+    """The frontiers of one pipeline. `idle` are the relations with an `idle_timeout`."""
+
+    def __init__(self, spark: SparkSession, circuit: Circuit, frontiers: Frontiers, idle: Mapping[str, Idle]) -> None:
+        self._spark, self._circuit, self._idle = spark, circuit, idle
+        self.frontiers = frontiers
+        self.lines: dict[str, Bound] = {}
+        self._types = {line.name: line.type for line in walk(circuit.lines)}
+
+    def after(self, stats: Mapping[str, Any], clock: Clock) -> None:
+        """Takes in what a step has brought."""
+        advanced: dict[str, Bound] = {}
+        for given in stats["advanced"]:
+            advanced |= Frontiers().after({}, {**advanced, **given}, (), 0).advanced
+        held = {
+            line.name: advanced[f"{line.relation}.{line.column}"]
+            for line in walk(self._circuit.lines)
+            if isinstance(line, Frontier) and line.note == "hold_back" and f"{line.relation}.{line.column}" in advanced
+        }
+        came = [relation for relation, count in stats["rows_in"].items() if count]
+        seen = Frontiers().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
+        self.frontiers = self.frontiers.after(seen, advanced, came, clock.time_us)
+
+    def end(self) -> None:
+        """No more rows will come."""
+        self.frontiers = replace(self.frontiers, ended=True)
+
+    def move(self, before: Mapping[str, Bound], time_us: int) -> dict[str, Bound]:
+        """What every line is at a time of the processing clock; none goes back."""
+        if self._circuit.lines:
+            self.lines = values(self._circuit.lines, self.frontiers, before, time_us, self._idle, self._evaluate)
+        return self.lines
+
+    def shown(self) -> dict[str, str]:
+        """The waterlines that users can ask for, as text."""
+        found = {}
+        for watched in self._circuit.watched:
+            text = self.text(watched.line, self.lines.get(watched.line))
+            if text is not None:
+                found[f"{watched.relation}.{watched.column}"] = text
+        return found
+
+    def text(self, line: str, value: Bound) -> str | None:
+        """A line's value as users write it."""
+        if value is None or value == INFINITE:
+            return None if value is None else FOREVER
+        return value_text(value, self._types.get(line, "bigint"))
+
+    def next_idle(self, time_us: int) -> int | None:
+        """The next time at which a quiet input moves its frontier; again every second while it stays quiet."""
+        moments = []
+        for relation, idle in self._idle.items():
+            due = self.frontiers.rows.get(relation, idle.since) + idle.timeout
+            moments.append(due if due > time_us else time_us + 1_000_000)
+        return min(moments, default=None)
+
+    def _evaluate(self, asked: Sequence[Asked]) -> list[Bound]:
+        """Spark SQL on one row each, all in one query."""
+        items = [f"CAST({_filled(sql, over)} AS {type}) AS c{n}" for n, (sql, type, over) in enumerate(asked)]
+        table = self._spark.sql(f"SELECT {', '.join(items)}").toArrow()
+        return [stored(column.combine_chunks()[0]) for column in table.columns]
+
+
+def _filled(sql: str, over: Mapping[str, tuple[str, Bound]]) -> str:
+    """The expression with values in place of its columns."""
+    tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
+
+    def fill(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        type, value = over[node.name]
+        filled: exp.Expr = parse_one(f"SELECT {literal(value, type)}", read=Tidegate).expressions[0]
+        return filled
+
+    return render(tree.transform(fill))
+
+
+def literal(value: Bound, type: str) -> str:
+    """A stored value as Spark SQL."""
+    if type in ("timestamp", "timestamp_ntz"):
+        return f"CAST(timestamp_micros({value}L) AS {type})"
+    if type == "date":
+        return f"date_from_unix_date({value})"
+    return f"CAST('{value}' AS {type})"
+
+
+def stored(value: pa.Scalar) -> Bound:
+    """A value of Spark's as a line has it."""
+    if not value.is_valid:
+        return None
+    if pa.types.is_timestamp(value.type):
+        return int(value.cast(pa.timestamp("us")).value)
+    if pa.types.is_date(value.type):
+        return int(value.cast(pa.int32()).as_py())
+    if pa.types.is_decimal(value.type):
+        return str(value.as_py())
+    found: int | float = value.as_py()
+    return found
+
+
+def value_text(value: Bound, type: str) -> str:
+    if type in ("timestamp", "timestamp_ntz"):
+        moment = pa.scalar(int(value or 0), pa.timestamp("us")).as_py()
+        return str(moment)
+    if type == "date":
+        return str(pa.scalar(int(value or 0), pa.date32()).as_py())
+    return str(value)

@@ -1,0 +1,153 @@
+"""Before rows are packed: late ones are taken out and go on record, and the largest times are noted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from tidegate.circuit.model import Door, Refusal, Seen
+from tidegate.kernels.api import LATE, NO_TIME, WEIGHT, Bound, Clock, Kernel
+from tidegate.kernels.lines import passes
+from tidegate.kernels.refusals import plain
+from tidegate.kernels.specs import Test
+from tidegate.spark import blocks, codec
+from tidegate.spark.blocks import Block
+
+
+@dataclass
+class Stats:
+    """What a task tells the driver: rows that came, and the largest values of columns that move frontiers."""
+
+    rows_in: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, Bound] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows_in or self.seen)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rows_in": self.rows_in, "seen": self.seen}
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A door as a worker knows it."""
+
+    relation: str
+    columns: tuple[str, ...]
+    tests: tuple[Test, ...]
+    seen: tuple[Seen, ...]
+
+    @staticmethod
+    def of(door: Door) -> Watch:
+        return Watch(door.relation, tuple(column.name for column in door.columns), door.tests, door.seen)
+
+    def renamed(self, number: int, column: str) -> Watch:
+        """With a column it looks at under another name."""
+        found = list(self.seen)
+        found[number] = replace(found[number], column=column)
+        return replace(self, seen=tuple(found))
+
+    def look(self, rows: pl.DataFrame, clock: Clock, stats: Stats) -> list[Block]:
+        """Notes the largest values of the rows that are not late; gives the late ones."""
+        found, accepted = [], rows
+        for test in self.tests:
+            late = passes(test, accepted, clock.lines)
+            if late.any():
+                found.append(self._record(accepted.filter(late), test, clock))
+                accepted = accepted.filter(~late)
+        came = accepted.filter(pl.col(WEIGHT) > 0)
+        for seen in self.seen:
+            value = largest(came[seen.column], _latest(seen, clock))
+            if value is not None:
+                stats.seen[seen.name] = _larger(stats.seen.get(seen.name), value)
+        return found
+
+    def _record(self, rows: pl.DataFrame, test: Test, clock: Clock) -> Block:
+        whole = tuple((name, name) for name in self.columns)
+        return late_block(rows, Refusal(self.relation, (), test.column, test.line, whole), clock.lines.get(test.line))
+
+
+def guarded(rows: pl.DataFrame, tests: Sequence[Test], clock: Clock) -> pl.DataFrame:
+    """The rows that no test finds late, without the columns that were only there to be tested."""
+    for test in tests:
+        late = passes(test, rows, clock.lines)
+        rows = rows.filter(~late) if late.any() else rows
+    return rows.drop([test.column for test in tests])
+
+
+def admitted(
+    kernel: Kernel, port: int, rows: pl.DataFrame, refusal: Refusal, clock: Clock
+) -> tuple[pl.DataFrame, list[Block]]:
+    """The rows that an op takes, and the record of those it refuses."""
+    found: list[Block] = []
+    verdict = kernel.judge(port, rows, clock)
+    if verdict is not None and (verdict != 0).any():
+        late, timeless = rows.filter(verdict == LATE), rows.filter((verdict == NO_TIME) & (rows[WEIGHT] > 0))
+        if late.height:
+            found.append(late_block(late, refusal, clock.lines.get(refusal.line)))
+        if timeless.height:
+            found.append(_timeless(timeless, refusal))
+        rows = rows.filter(verdict == 0)
+    return rows.drop(list(refusal.carried)) if not keeps_carried(kernel) else rows, found
+
+
+def keeps_carried(kernel: Kernel) -> bool:
+    """Whether a kernel finds out by its state which rows are late, so that they have to be whole until then."""
+    return bool(getattr(kernel, "judges_by_state", False))
+
+
+def late_block(rows: pl.DataFrame, refusal: Refusal, waterline: Bound) -> Block:
+    """Late rows with what the record says of them."""
+    said = {
+        "relation": refusal.relation,
+        "views": refusal.views,
+        "column": refusal.column,
+        "line": refusal.line,
+        "waterline": waterline,
+    }
+    row = [pl.col(column).alias(name) for name, column in refusal.row]
+    return Block(blocks.LATE, 0, json.dumps(said), codec.encode(rows.select(*row, WEIGHT)))
+
+
+def _timeless(rows: pl.DataFrame, refusal: Refusal) -> Block:
+    message = f"{refusal.column} is NULL, so the row belongs to no window and is never released"
+    found = [
+        [refusal.relation, "NULL_TIME", message, row_text(row, refusal.row)]
+        for row in rows.iter_rows(named=True)
+        for _ in range(row[WEIGHT])
+    ]
+    return Block(blocks.ERRORS, 0, "", json.dumps(found).encode())
+
+
+def row_text(row: dict[str, Any], columns: Sequence[tuple[str, str]]) -> str:
+    """A row as JSON."""
+    return json.dumps({name: plain(row[column]) for name, column in columns}, ensure_ascii=False)
+
+
+def largest(column: pl.Series, limit: int | None) -> Bound:
+    """The largest value as it is stored, None if there is none. What is beyond the limit does not count."""
+    if column.dtype.is_decimal():
+        value = column.max()
+        return None if value is None else str(value)
+    stored = column.to_physical()
+    if stored.dtype.is_float():
+        stored = stored.filter(stored.is_not_nan())
+    if limit is not None:
+        stored = stored.filter(stored <= limit)
+    found = stored.max()
+    return found if isinstance(found, int | float) else None
+
+
+def _latest(seen: Seen, clock: Clock) -> int | None:
+    """`max_ahead`: how far ahead of the processing clock a time may be to count."""
+    return None if seen.max_ahead is None else clock.time_us + seen.max_ahead
+
+
+def _larger(left: Bound, right: Bound) -> Bound:
+    from tidegate.spark.frontiers import larger
+
+    return larger(left, right)

@@ -1,0 +1,41 @@
+"""Wakes a pipeline at the next moment of the wall clock that matters to it, and never otherwise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Waker:
+    """Calls `wake` when the moment that `due` gives (microseconds, None: never) is reached."""
+
+    def __init__(self, due: Callable[[], int | None], wake: Callable[[], None]) -> None:
+        self._due, self._wake = due, wake
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name="tidegate-waker")
+        self._thread.start()
+
+    def look(self) -> None:
+        """The moment may be another now."""
+        with self._changed:
+            self._changed.notify()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            due = self._due()
+            with self._changed:
+                left = None if due is None else due / 1e6 - time.time()
+                if left is None or left > 0:
+                    self._changed.wait(left)
+                    continue
+            if not self._stopped:
+                self._wake()
+                with self._changed:
+                    self._changed.wait(timeout=1)

@@ -1,0 +1,153 @@
+"""Expressions that keep order: if the arguments never go below their waterlines, the result never goes below the
+expression of the waterlines. What does is written here as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.sql import call, render
+from tidegate.traits.waterline import Expression, Line
+
+_FIRST = """
+    date to_date to_timestamp timestamp year floor ceil ceiling round bround unix_micros unix_millis unix_seconds
+    unix_timestamp to_unix_timestamp unix_date timestamp_micros timestamp_millis timestamp_seconds date_from_unix_date
+    date_add dateadd date_sub add_months bigint int double float decimal last_day to_timestamp_ntz to_timestamp_ltz
+    trunc
+"""
+FIRST_ARGUMENT = frozenset(_FIRST.split())
+"""Monotone in the first argument while the others are constants."""
+
+SECOND_ARGUMENT = frozenset({"date_trunc"})
+LAST_ARGUMENT = frozenset({"timestampadd", "dateadd"})
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+ORDERED_CASTS = dict.fromkeys(_NUMBERS, _NUMBERS) | {
+    "date": _TIMES,
+    "timestamp": (*_TIMES, "bigint", "double", "decimal"),
+    "timestamp_ntz": _TIMES,
+}
+"""Casts that keep order, from a type to types."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Whether an expression is constant, or has a line; `lost` is the part that keeps no order."""
+
+    constant: bool = False
+    monotone: bool = False
+    lost: exp.Expr | None = None
+
+
+_CONSTANT = Found(constant=True)
+_MONOTONE = Found(monotone=True)
+
+
+def line_of(tree: exp.Expr, type: str, lines: Mapping[str, Line]) -> tuple[Line | None, str | None]:
+    """The waterline of an expression over columns that have lines, or the text of the part that lost it. Neither if no
+    column in it has one."""
+    columns = {node.name for node in tree.find_all(exp.Column)}
+    if not columns & lines.keys():
+        return None, None
+    if isinstance(tree.unnest(), exp.Column):
+        return lines[tree.unnest().name], None
+    found = judge(tree, lines)
+    if not found.monotone:
+        return None, render(found.lost if found.lost is not None else tree)
+    used = tuple((name, lines[name]) for name in sorted(columns & lines.keys()))
+    return Expression(type, render(tree.transform(lambda node: _known(node, lines))), used), None
+
+
+def _known(node: exp.Expr, lines: Mapping[str, Line]) -> exp.Expr:
+    """Columns without a line only stand in GREATEST, which passes over NULL."""
+    return exp.Null() if isinstance(node, exp.Column) and node.name not in lines else node
+
+
+def judge(tree: exp.Expr, lines: Mapping[str, Line]) -> Found:
+    """What becomes of order in an expression."""
+    match tree:
+        case exp.Paren() | exp.Alias():
+            return judge(tree.this, lines)
+        case exp.Column():
+            return _MONOTONE if tree.name in lines else Found(lost=tree)
+        case exp.Literal() | exp.Interval() | exp.Null() | exp.Boolean():
+            return _CONSTANT
+        case exp.Neg():
+            return _CONSTANT if judge(tree.this, lines).constant else Found(lost=tree)
+        case exp.Add():
+            return _both(tree, judge(tree.left, lines), judge(tree.right, lines))
+        case exp.Sub():
+            return _first(tree, judge(tree.left, lines), judge(tree.right, lines))
+        case exp.Mul():
+            return _scaled(tree, lines)
+        case exp.Div() | exp.IntDiv():
+            left = judge(tree.left, lines)
+            return left if left.constant or (left.monotone and _positive(tree.right)) else Found(lost=tree)
+        case exp.Cast() | exp.TryCast():
+            return _cast(tree, lines)
+    return _called(tree, lines)
+
+
+def _both(tree: exp.Expr, left: Found, right: Found) -> Found:
+    """A sum grows with each of its parts."""
+    for side in (left, right):
+        if not side.constant and not side.monotone:
+            return Found(lost=side.lost if side.lost is not None else tree)
+    return _CONSTANT if left.constant and right.constant else _MONOTONE
+
+
+def _first(tree: exp.Expr, left: Found, right: Found) -> Found:
+    return left if right.constant else Found(lost=tree)
+
+
+def _scaled(tree: exp.Mul, lines: Mapping[str, Line]) -> Found:
+    left, right = judge(tree.left, lines), judge(tree.right, lines)
+    if left.constant and right.constant:
+        return _CONSTANT
+    if (left.monotone and _positive(tree.right)) or (right.monotone and _positive(tree.left)):
+        return _MONOTONE
+    return Found(lost=tree)
+
+
+def _positive(tree: exp.Expr) -> bool:
+    """A literal above zero."""
+    tree = tree.unnest()
+    return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.name) > 0
+
+
+def _cast(tree: exp.Cast | exp.TryCast, lines: Mapping[str, Line]) -> Found:
+    inner = judge(tree.this, lines)
+    if not inner.monotone:
+        return inner if inner.constant or inner.lost is not None else Found(lost=tree)
+    target = render(tree.to).lower().split("(")[0]
+    column = next((node for node in tree.this.find_all(exp.Column) if node.name in lines), None)
+    source = lines[column.name].type.split("(")[0] if column is not None else ""
+    return _MONOTONE if target in ORDERED_CASTS.get(source, ()) else Found(lost=tree)
+
+
+def _called(tree: exp.Expr, lines: Mapping[str, Line]) -> Found:
+    found = call(tree)
+    if found is None:
+        return Found(lost=tree) if any(tree.find_all(exp.Column)) else _CONSTANT
+    sides = [judge(arg, lines) for arg in found.args]
+    if sides and all(side.constant for side in sides):
+        return _CONSTANT
+    if found.name == "greatest":
+        return _MONOTONE if any(side.monotone for side in sides) else Found(lost=tree)
+    if found.name == "least":
+        return _MONOTONE if all(side.monotone or side.constant for side in sides) else Found(lost=tree)
+    for place, names in ((0, FIRST_ARGUMENT), (1, SECOND_ARGUMENT), (-1, LAST_ARGUMENT)):
+        if found.name in names and _only(sides, place):
+            return _MONOTONE
+    return Found(lost=tree)
+
+
+def _only(sides: list[Found], place: int) -> bool:
+    """Whether the argument in that place is monotone and all others are constants."""
+    if not -len(sides) <= place < len(sides):
+        return False
+    chosen = place % len(sides)
+    return sides[chosen].monotone and all(side.constant for number, side in enumerate(sides) if number != chosen)
