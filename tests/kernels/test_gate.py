@@ -15,10 +15,11 @@ from tests.kernels.test_aggregate import call
 from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tidegate.kernels import aggregates
-from tidegate.kernels.api import INFINITE
-from tidegate.kernels.specs import AggregateSpec, GatedSpec, GateSpec, Test, WindowedSpec
+from tidegate.kernels.api import INFINITE, Clock
+from tidegate.kernels.specs import AggregateSpec, GatedSpec, GateSpec, WindowedSpec
+from tidegate.kernels.specs import Test as Below
 from tidegate.kernels.windowed import on_port
-from tidegate.testing.reference import Groups, picked
+from tidegate.testing.reference import Change, Groups, picked
 from tidegate.testing.reference_time import EPOCH, Gate, Outcome, Windows
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -35,15 +36,15 @@ PLAIN_ROW = st.fixed_dictionaries(
 TESTS = st.sampled_from(
     [
         (),
-        (Test("ts", "f"),),
-        (Test("ts", "f", inclusive=True),),
-        (Test("n", "g"),),
-        (Test("ts", "f"), Test("n", "g", inclusive=True)),
+        (Below("ts", "f"),),
+        (Below("ts", "f", inclusive=True),),
+        (Below("n", "g"),),
+        (Below("ts", "f"), Below("n", "g", inclusive=True)),
     ]
 )
 
 
-@quick(120)
+@quick(70)
 @given(TESTS, TESTS, st.sampled_from([None, 1, 7, 20]), st.booleans(), moments(PLAIN_ROW, True, lines=2), st.booleans())
 def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
     spec = GateSpec(tuple(PLAIN), release, late, every, delayed)
@@ -56,12 +57,12 @@ def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: b
         assert bench.delta.wake_us == model.wake_us(clock)
 
 
-END, START = Test("window_end", "f", inclusive=True), Test("window_start", "f", inclusive=True)
+END, START = Below("window_end", "f", inclusive=True), Below("window_start", "f", inclusive=True)
 STRATEGIES = st.sampled_from([(None, 0), (None, 5), (None, 11), (7, 0), (7, 5), (20, 0)])
 
 
 @pytest.mark.parametrize("append_only", [True, False])
-@quick(40)
+@quick(25)
 @given(
     window=lengths("micros"),
     calls=st.lists(st.sampled_from(CALLS + ARRIVALS), min_size=1, max_size=2, unique=True),
@@ -112,7 +113,7 @@ GROUP_CALLS = (
 )
 
 
-@quick(100)
+@quick(60)
 @given(
     key=st.sampled_from([("d",), ("k", "d"), ("n", "d"), ()]),
     every=st.sampled_from([None, None, 7]),
@@ -121,7 +122,7 @@ GROUP_CALLS = (
     ends=st.booleans(),
 )
 def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
-    tests = tuple(Test(name, line) for name, line in (("d", "f"), ("n", "g")) if name in key)
+    tests = tuple(Below(name, line) for name, line in (("d", "f"), ("n", "g")) if name in key)
     inner = AggregateSpec(key, GROUP_CALLS, append_only=False, scalar=not key)
     columns = (*key, *(made.out for made in GROUP_CALLS))
     spec = GatedSpec(inner, GateSpec(columns, tests, tests if every is None else (), every, delayed))
@@ -146,17 +147,13 @@ def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: boo
 
 
 def test_groups_that_have_ended_are_forgotten() -> None:
-    test = Test("d", "f")
+    test = Below("d", "f")
     inner = AggregateSpec(("d",), GROUP_CALLS, append_only=False, scalar=False)
     spec = GatedSpec(inner, GateSpec(("d", *(made.out for made in GROUP_CALLS)), (test,), (test,)))
     bench = Timed(spec, GROUPED, ("d",), aggregates.hashes(inner))
     row = {"d": EPOCH, "k": "a", "i": 1, "n": None}
-    clock = clocks([])  # a clock is written out below
-    from tidegate.kernels.api import Clock
-    from tidegate.testing.reference import Change
-
     bench.turn([(Change(row, 1), 0)], Clock(1, 0, {"f": None}))
     assert bench.rows_stored() == 3
     bench.turn([], Clock(2, 0, {"f": 1}))
     assert bench.output == Counter([picked({**row, "a": 1}, ["d", "a", "a", "a"])])
-    assert (bench.delta.dropped, bench.rows_stored(), clock) == (1, 0, [])
+    assert (bench.delta.dropped, bench.rows_stored()) == (1, 0)

@@ -48,7 +48,7 @@ TIMES = st.one_of(
 )
 
 
-@quick(300)
+@quick(150)
 @given(lengths("micros") | lengths("months"), st.lists(TIMES, min_size=1, max_size=5), TIMES)
 def test_windows_lie_where_the_model_says(spec: WindowSpec, times: list[int], after: int) -> None:
     far = YEAR * 2
@@ -146,7 +146,7 @@ def windowed(window: WindowSpec, calls: list[Call], keyed: bool, lateness: int, 
 
 
 @pytest.mark.parametrize("append_only", [True, False])
-@quick(60)
+@quick(30)
 @given(drawn=st.data(), chosen=SPECS, ends=st.booleans())
 def test_grouping_by_windows(append_only: bool, drawn: Any, chosen: Any, ends: bool) -> None:
     play(windowed(*chosen, append_only), drawn.draw(moments(ROW, deletes=not append_only)), append_only, ends)
