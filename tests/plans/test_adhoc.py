@@ -68,3 +68,17 @@ def test_sources_only_where_their_rows_are_at_hand(catalog: Catalog) -> None:
     with pytest.raises(Error, match="does not keep its rows"):
         select("SELECT * FROM bids", catalog)
     assert select("SELECT * FROM bids", catalog, sources=True).relations == ("bids",)
+
+
+def test_windows_in_sparks_words(catalog: Catalog) -> None:
+    found = select("SELECT window_end, COUNT(*) FROM TUMBLE(bids, ts, 10s) GROUP BY window_end", catalog, sources=True)
+    assert found.relations == ("bids",)
+    assert "TUMBLE" not in found.sql and "FROM `tidegate_bids` AS `__rows` WHERE" in found.sql
+
+
+def test_a_window_over_a_wrong_name_is_said_where_it_stands(catalog: Catalog) -> None:
+    text = "SELECT window_end FROM TUMBLE(userz, ts, 10s)"
+    with pytest.raises(Error, match="there is no relation userz") as caught:
+        select(text, catalog)
+    span = caught.value.span
+    assert span is not None and text[span.start : span.end] == "userz"

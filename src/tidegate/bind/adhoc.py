@@ -8,8 +8,10 @@ from sqlglot import exp
 
 from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
+from tidegate.catalog.schema import names
 from tidegate.errors import make
 from tidegate.sql import parse, render, span_of
+from tidegate.sql.spark_windows import spark_windows
 from tidegate.sql.statements import CreateView, Query
 
 
@@ -29,8 +31,23 @@ def temp_name(relation: str) -> str:
 def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundSelect:
     """Resolves the relations of a query. `sources`: rows of sources are at hand too."""
     found: dict[str, None] = {}
-    tree = _expanded(query.select, catalog, found, sources, frozenset())
+    tree = _expanded(_without_windows(query.select, catalog), catalog, found, sources, frozenset())
     return BoundSelect(render(tree), tuple(found))
+
+
+def _without_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
+    """The query with its windows in Spark's words."""
+
+    def columns(name: str) -> tuple[str, ...] | None:
+        relation = catalog.find(name)
+        return None if relation is None else names(relation.columns)
+
+    def times(name: str) -> tuple[str, ...]:
+        relation = catalog.find(name)
+        notes = () if relation is None else relation.times
+        return tuple(dict.fromkeys(note.column for note in notes if note.kind in ("watermark", "lateness")))
+
+    return spark_windows(select, columns, times)
 
 
 def _expanded(
@@ -68,7 +85,8 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
 def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
     statement = parse(relation.sql).statements[0]
     assert isinstance(statement, CreateView)
-    inner = _expanded(statement.query.select, catalog, found, sources, frozenset())
+    select = _without_windows(statement.query.select, catalog)
+    inner = _expanded(select, catalog, found, sources, frozenset())
     columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
     alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))

@@ -9,13 +9,13 @@ from sqlglot import exp
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.ranking import Columns
 from tidegate.bind.scope import Field, Scope, resolve
-from tidegate.bind.window_sizes import window_spec
 from tidegate.errors import Error, make
 from tidegate.plan import Node, Project, Window, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import length, span_of
 from tidegate.sql.window_calls import WindowCall
 from tidegate.sql.window_names import EDGES, END, START
+from tidegate.sql.window_sizes import window_spec
 
 TIMES = ("timestamp", "timestamp_ntz", "date")
 

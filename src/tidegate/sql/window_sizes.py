@@ -8,7 +8,9 @@ from sqlglot import exp
 
 from tidegate.errors import make
 from tidegate.kernels.specs import Length, WindowSpec
-from tidegate.sql import length, render, span_of
+from tidegate.sql.dialect import render
+from tidegate.sql.lengths import length
+from tidegate.sql.spans import span_of
 from tidegate.sql.window_calls import WindowCall
 
 _WORDS = {"hop": ("slide", "size"), "cumulate": ("step", "size"), "tumble": ("", "size"), "session": ("", "gap")}
