@@ -50,7 +50,7 @@ def _explained(
 
 
 def _stage(view: BoundView, stage: str, begun: Mapping[str, int]) -> Explanation:
-    return _plan_stage(view.name, view.bound, view.plan, view.kind, len(view.columns), stage, begun)
+    return _plan_stage(view.name, view.bound, view.left, view.kind, len(view.columns), stage, begun)
 
 
 def _plan_stage(
@@ -70,8 +70,13 @@ def _plan_stage(
 def _parsed(query: Query) -> Explanation:
     """The query as it was read, in Spark SQL, with the clauses that are ours."""
     tree = _text(render(query.select))
+    if query.allowed_lateness is not None:
+        tree["inputs"].append(_text(f"ALLOWED LATENESS {render(query.allowed_lateness)}"))
+    if query.late_data_to is not None:
+        tree["inputs"].append(_text(f"LATE DATA TO {query.late_data_to.text}"))
     if query.emit is not None:
-        tree["inputs"].append(_text("EMIT " + query.emit.strategy.replace("_", " ").upper()))
+        every = f" {render(query.emit.interval)}" if query.emit.interval is not None else ""
+        tree["inputs"].append(_text("EMIT " + query.emit.strategy.replace("_", " ").upper() + every))
     return Explanation.of(tree)
 
 
