@@ -12,13 +12,14 @@ from tidegate.bind.aggregates import contains_aggregate
 from tidegate.bind.clauses import condition, group_keys, having
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.describe import describe
-from tidegate.bind.grouping import Grouped, check_grouped, group, same_text, unsupported_in_where
+from tidegate.bind.grouping import Grouped, check_grouped, group, same_text
 from tidegate.bind.items import Selected, select_list
 from tidegate.bind.ordering import limit_of, order_keys, order_of
 from tidegate.bind.ranking import rank
 from tidegate.bind.scope import Field, Scope
 from tidegate.bind.source import BindQuery, bind_from
 from tidegate.bind.storable import check_comparable, storable
+from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.unsupported import check_select, refused
 from tidegate.bind.window_groups import filtered, group_windows
 from tidegate.bind.windows import windowed
@@ -60,9 +61,7 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     if window is not None:
         source = windowed(source, scope, window, context)
         scope = Scope(scope.alias, source.fields)
-    where = condition(select, "where", scope, ())
-    if where is not None:
-        unsupported_in_where(where)
+    where = where_of(select, scope)
     items = select_list(select.expressions, scope)
     keys = group_keys(select, scope, items)
     parts = Parts(
@@ -74,10 +73,10 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     grouped = keys is not None or any(contains_aggregate(tree) for tree in parts.trees) or parts.having is not None
     if grouped:
         check_grouped(keys or (), parts.trees)
-    conditions = tuple(tree for tree in (where, parts.having) if tree is not None)
+    conditions = (*where.trees, *(tree for tree in (parts.having,) if tree is not None))
     described = describe(select, context, source, scope, conditions, (*parts.trees, *(keys or ())))
 
-    plan, identity = _filtered(source.plan, where), source.hidden
+    plan, identity = _filtered(context, source.plan, where), source.hidden
     if isinstance(source.plan, Window):
         identity = (*identity, source.plan.window.start, source.plan.window.end)
     if grouped:
@@ -100,18 +99,16 @@ def _spelled(select: exp.Select) -> tuple[exp.Select, WindowCall | None]:
     return found.select, found.window
 
 
-def _filtered(plan: Node, where: exp.Expr | None) -> Node:
-    if isinstance(plan, Window):
-        return filtered(plan, where)
-    return plan if where is None else Filter(plan, Scalar(where))
+def _filtered(context: Context, plan: Node, where: Where) -> Node:
+    return filtered(context, plan, where) if isinstance(plan, Window) else where.of(context.analyzer, plan)
 
 
 def _grouped(
-    context: Context, plan: Node, where: exp.Expr | None, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
+    context: Context, plan: Node, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
 ) -> Grouped:
     if isinstance(plan, Window):
         return group_windows(context, plan, where, keys, trees)
-    return group(context.analyzer, _filtered(plan, where), keys, trees)
+    return group(context.analyzer, where.of(context.analyzer, plan), keys, trees)
 
 
 def _columns(

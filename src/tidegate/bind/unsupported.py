@@ -126,11 +126,21 @@ def check_expression(tree: exp.Expr) -> None:
             _check_call(node)
 
 
+def is_now(node: exp.Expr) -> bool:
+    """NOW() or CURRENT_TIMESTAMP."""
+    found = call(node)
+    return found is not None and found.name in ("now", "current_timestamp") and not found.args
+
+
 def _check_call(node: exp.Expr) -> None:
     found = call(node)
     if found is None:
         return
     name, span = found.name, span_of(node)
+    if is_now(node):
+        hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, ANDed with what else there is"
+        detail = "a row is there from one moment to another, so NOW() cannot be a value, or part of OR"
+        raise refused(f"{name}() here", span, hint, detail)
     if name in CHANGING and not (name == "unix_timestamp" and found.args):
         words = f"{name}() in a view"
         raise refused(words, span, "let a column carry the value", "a step that runs again must give the same rows")

@@ -11,55 +11,53 @@ from tidegate.bind.aggregates import is_aggregate
 from tidegate.bind.context import Context
 from tidegate.bind.grouping import Grouped, Windows, group
 from tidegate.bind.ranking import Columns
-from tidegate.plan import Filter, Node, Scalar, Window, conjunction, conjuncts
+from tidegate.bind.temporal import Where
+from tidegate.plan import Node, Scalar, Window
 
 
 @dataclass(frozen=True)
 class Split:
     """The parts of WHERE: over rows alone, over windows alone, and over both."""
 
-    rows: tuple[Scalar, ...]
-    windows: tuple[Scalar, ...]
-    mixed: tuple[Scalar, ...]
+    rows: Where
+    windows: Where
+    mixed: Where
+    about_windows: Where
 
 
-def filtered(window: Window, where: exp.Expr | None) -> Node:
+def filtered(context: Context, window: Window, where: Where) -> Node:
     """The windows of the rows that pass WHERE: what can be asked of a row is asked before it gets its windows."""
     split = _split(window, where)
-    return _kept(_over(window, split.rows), (*split.windows, *split.mixed))
+    return split.about_windows.of(context.analyzer, _over(context, window, split.rows))
 
 
 def group_windows(
-    context: Context, window: Window, where: exp.Expr | None, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
+    context: Context, window: Window, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
 ) -> Grouped:
     """Aggregates the windows of the rows that pass WHERE."""
     split = _split(window, where)
-    plan = _over(window, split.rows)
+    plan = _over(context, window, split.rows)
     others = [key for key in keys if not _mentions(key, window)]
     if split.mixed or not _by_window(window, keys) or _aggregates_edges(window, trees) or _per_others(window, others):
-        rows = _kept(_per(context, plan, others), (*split.windows, *split.mixed))
+        rows = split.about_windows.of(context.analyzer, _per(context, plan, others))
         return group(context.analyzer, rows, keys, trees)
     grouped = group(
         context.analyzer, plan.input, others, trees, Windows(plan.window, context.lateness, context.max_groups)
     )
-    return replace(grouped, plan=_kept(grouped.plan, split.windows))
+    return replace(grouped, plan=split.windows.of(context.analyzer, grouped.plan))
 
 
-def _over(window: Window, rows: tuple[Scalar, ...]) -> Window:
-    return replace(window, input=_kept(window.input, rows))
+def _over(context: Context, window: Window, rows: Where) -> Window:
+    return replace(window, input=rows.of(context.analyzer, window.input))
 
 
-def _kept(plan: Node, parts: tuple[Scalar, ...]) -> Node:
-    return Filter(plan, conjunction(parts)) if parts else plan
-
-
-def _split(window: Window, where: exp.Expr | None) -> Split:
-    parts = () if where is None else conjuncts(Scalar(where))
-    edges = _edges(window)
+def _split(window: Window, where: Where) -> Split:
+    parts, edges = where.parted(), _edges(window)
     return Split(
-        tuple(part for part in parts if not part.columns & edges),
-        tuple(part for part in parts if part.columns and part.columns <= edges),
-        tuple(part for part in parts if part.columns & edges and not part.columns <= edges),
+        rows=parts.only(lambda columns: not columns & edges),
+        windows=parts.only(lambda columns: bool(columns) and columns <= edges),
+        mixed=parts.only(lambda columns: bool(columns & edges) and not columns <= edges),
+        about_windows=parts.only(lambda columns: bool(columns & edges)),
     )
 
 
