@@ -107,11 +107,16 @@ SCHEMA = {
     "s": pl.String(),
     "ok": pl.Boolean(),
 }
+
+
+def at(time_us: int) -> datetime.datetime:
+    return EPOCH.replace(tzinfo=UTC) + datetime.timedelta(microseconds=time_us)
+
+
 ROW = st.fixed_dictionaries(
     {
         "k": st.sampled_from(["a", "b", None]),
-        "ts": st.none()
-        | st.integers(-10, 60).map(lambda us: EPOCH.replace(tzinfo=UTC) + datetime.timedelta(microseconds=us)),
+        "ts": st.none() | st.integers(-10, 60).map(at),
         "i": st.sampled_from([1, 2, 3, -7, None]),
         "d": st.sampled_from([0.5, -0.0, 0.25, float("nan"), None]),
         "s": st.sampled_from(["x", "y", None]),
@@ -195,8 +200,7 @@ def test_state_of_closed_windows_is_gone() -> None:
     bench = windowed(WindowSpec("tumble", "ts", Length(micros=10)), calls, True, 0, False, False)
     sizes = []
     for number in range(120):
-        time = EPOCH.replace(tzinfo=UTC) + datetime.timedelta(microseconds=10 * number)
-        row = {"k": "a", "ts": time, "i": number, "d": 0.5, "s": "x", "ok": True}
+        row = {"k": "a", "ts": at(10 * number), "i": number, "d": 0.5, "s": "x", "ok": True}
         drawn = [Moment([Given(row, False, 0, 0)], (None,), 0, 0)]
         clock = type_clock(clocks(drawn)[0], {"f": 10 * number - 10})
         bench.turn(given_changes(drawn)[0], clock)

@@ -21,7 +21,7 @@ from tidegate.kernels.specs import (
 )
 from tidegate.kernels.table import make_table
 from tidegate.kernels.top_n import TopN
-from tidegate.kernels.windowed import Windowed
+from tidegate.kernels.windowed import make_windowed
 
 __all__ = ["make"]
 
@@ -40,7 +40,7 @@ def make(spec: KernelSpec) -> Kernel:
         case TableSpec():
             return make_table(spec)
         case WindowedSpec():
-            return Windowed(spec)
+            return make_windowed(spec)
         case GateSpec():
             return Gate(spec)
         case GatedSpec():

@@ -133,8 +133,9 @@ class State(Protocol):
         self, name: str, columns: Mapping[str, pl.DataType], ident: Sequence[str], within: str | None = None
     ) -> Table: ...
 
-    def stored(self, name: str, ident: Sequence[str]) -> Table | None:
-        """A table with the columns it was stored with; None if nothing was ever stored in it."""
+    def stored(self, name: str, ident: Sequence[str] | None) -> Table | None:
+        """A table with the columns it was stored with; None if nothing was ever stored in it. No `ident`: its plain
+        columns, all but those that begin with `__`."""
         ...
 
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.kernels.aggregate import Aggregate
-from tidegate.kernels.aggregates.bags import table_name, value_ident
-from tidegate.kernels.aggregates.plan import Plan
+from tidegate.kernels.aggregates.bags import forget_values
 from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
-from tidegate.kernels.frames import consolidated, numbered
+from tidegate.kernels.frames import consolidated
 from tidegate.kernels.gate import Gate, verdict
 from tidegate.kernels.lines import Lines, all_pass, filed_below, filed_by, since
 from tidegate.kernels.specs import AggregateSpec, GatedSpec
-from tidegate.kernels.windowed import Windowed
+from tidegate.kernels.windowed import make_windowed
 
 
 class Gated:
@@ -24,7 +23,7 @@ class Gated:
     def __init__(self, spec: GatedSpec) -> None:
         self._gate = Gate(spec.gate)
         inner = spec.inner
-        self._inner = DatedGroups(inner, spec) if isinstance(inner, AggregateSpec) else Windowed(inner)
+        self._inner = DatedGroups(inner, spec) if isinstance(inner, AggregateSpec) else make_windowed(inner)
 
     def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return self._inner.judge(port, rows, clock)
@@ -78,13 +77,3 @@ class DatedGroups(Aggregate):
             table.write(None, ended, -ended.height)
             forget_values(self.plan, ended, state)
         return ended.height
-
-
-def forget_values(plan: Plan, groups: pl.DataFrame, state: State) -> None:
-    """Drops the values of groups."""
-    for number, values in enumerate(plan.values):
-        bag = state.stored(table_name(number), value_ident(plan, number)) if values.stored else None
-        if bag is not None:
-            rows = bag.groups(groups[HASH])
-            mine = rows.filter(pl.Series(numbered(rows, groups, plan.spec.keys) >= 0))
-            bag.write(None, mine, -mine.height)

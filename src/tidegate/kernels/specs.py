@@ -26,7 +26,8 @@ class Call:
 @dataclass(frozen=True)
 class AggregateSpec:
     """GROUP BY `keys`. `append_only`: the input never retracts, so extremes need no multiset. No keys: one group that
-    exists from the first step on, if `scalar` (a global aggregate). Rows of new groups beyond `max_groups` are refused."""
+    exists from the first step on, if `scalar` (a global aggregate). Rows of new groups beyond `max_groups` are
+    refused."""
 
     keys: tuple[str, ...]
     calls: tuple[Call, ...]

@@ -14,6 +14,7 @@ from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
 from tidegate.kernels.api import HASH, INFINITE, LATE, NO_TIME, OK, Clock, Delta, State
 from tidegate.kernels.lines import Lines, line_micros, micros, since
+from tidegate.kernels.sessions import Sessions
 from tidegate.kernels.specs import AggregateSpec, WindowedSpec
 from tidegate.kernels.types import polars_type
 from tidegate.kernels.windows import Filing, Grid
@@ -27,6 +28,10 @@ def on_port(spec: WindowedSpec) -> AggregateSpec:
     window, inner = spec.window, spec.aggregate
     others = tuple(name for name in inner.keys if name not in (window.start, window.end))
     return replace(inner, keys=others, append_only=inner.append_only and window.kind != "session")
+
+
+def make_windowed(spec: WindowedSpec) -> Windowed | Sessions:
+    return Sessions(spec) if spec.window.kind == "session" else Windowed(spec)
 
 
 class Windowed:

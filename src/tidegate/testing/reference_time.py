@@ -128,6 +128,114 @@ class Windows:
         return replace(change, row={**change.row, spec.start: start, spec.end: end})
 
 
+@dataclass
+class Session:
+    """Rows of one key that follow each other closely."""
+
+    key: Row
+    rows: list[Change]
+    start: int
+    end: int
+
+
+def sessions(spec: WindowSpec, keys: Sequence[str], rows: Sequence[Change]) -> list[Session]:
+    """The sessions of rows: each row joins the one before it if it comes less than a gap later."""
+    found: list[Session] = []
+    gap = spec.size.micros
+    for row in sorted(rows, key=lambda row: micros(row.row[spec.time])):
+        key, time = picked(row.row, keys), micros(row.row[spec.time])
+        mine = next((session for session in found if session.key == key and time < session.end), None)
+        if mine is None:
+            found.append(Session(key, [row], time, time + gap))
+        else:
+            mine.rows.append(row)
+            mine.end = time + gap
+    return found
+
+
+class SessionWindows:
+    """GROUP BY sessions: all rows of open sessions, and where closed ones lay. Each row has weight 1 and stands for
+    itself; its place tells when it came."""
+
+    def __init__(self, spec: WindowedSpec) -> None:
+        self._spec = spec
+        self._keys = [name for name in spec.aggregate.keys if name not in (spec.window.start, spec.window.end)]
+        self._rows: list[Change] = []
+        self._over: list[Session] = []
+
+    def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
+        spec, outcome = self._spec, Outcome()
+        line = None if spec.line is None else (clock.before if spec.delayed else clock.lines).get(spec.line)
+        for session in self._sessions():
+            if reached(line, session.end + spec.lateness):
+                self._over.append(session)
+                self._rows = [row for row in self._rows if row not in session.rows]
+        fresh = [replace(change, place=clock.step * 1000 + change.place) for change in changes]
+        for change in fresh:
+            if change.row[spec.window.time] is None:
+                outcome.refuse("no_time", change)
+        came = self._net([change for change in fresh if change.row[spec.window.time] is not None], outcome)
+        known = list(self._rows)
+        self._rows += [row for row in came if not self._reopens(row, line, outcome)]
+        for session in self._sessions():
+            if reached(line, session.end + spec.lateness) and not any(row in known for row in session.rows):
+                for row in session.rows:
+                    outcome.refuse("late", row)
+                    self._rows.remove(row)
+        return outcome
+
+    def open(self) -> Counter[Row]:
+        return self._content(self._sessions())
+
+    def content(self) -> Counter[Row]:
+        return self._content([*self._over, *self._sessions()])
+
+    def _sessions(self) -> list[Session]:
+        return sessions(self._spec.window, self._keys, self._rows)
+
+    def _net(self, changes: Sequence[Change], outcome: Outcome) -> list[Change]:
+        """Deletes take a row that came in the same step, or one that is there, or come too late."""
+        came = [change for change in changes if change.weight > 0]
+        for change in changes:
+            if change.weight < 0:
+                same = [row for row in came if _alike(row, change)] or [r for r in self._rows if _alike(r, change)]
+                if not same:
+                    outcome.refuse("late", change)
+                elif same[0] in came:
+                    came.remove(same[0])
+                else:
+                    self._rows.remove(same[0])
+        return came
+
+    def _reopens(self, row: Change, line: Bound, outcome: Outcome) -> bool:
+        spec, time = self._spec, micros(row.row[self._spec.window.time])
+        gap, key = spec.window.size.micros, picked(row.row, self._keys)
+        for session in self._over:
+            remembered = not reached(line, session.end + spec.lateness + gap)
+            if remembered and session.key == key and session.start - gap < time < session.end:
+                outcome.refuse("late", row)
+                return True
+        return False
+
+    def _content(self, found: Sequence[Session]) -> Counter[Row]:
+        spec, aggregate = self._spec.window, self._spec.aggregate
+        groups = Groups(aggregate)
+        rows = []
+        for session in found:
+            zone = session.rows[0].row[spec.time].tzinfo
+            start, end = (
+                (EPOCH + datetime.timedelta(microseconds=edge)).replace(tzinfo=zone)
+                for edge in (session.start, session.end)
+            )
+            rows += [replace(row, row={**row.row, spec.start: start, spec.end: end}) for row in session.rows]
+        groups.step(1, [rows])
+        return groups.content()
+
+
+def _alike(one: Change, other: Change) -> bool:
+    return picked(one.row, sorted(one.row)) == picked(other.row, sorted(other.row))
+
+
 class Gate:
     """The difference between what is true and what has left, by whole rows."""
 

@@ -169,6 +169,16 @@ def all_entries(number: int, plan: Plan, groups: pl.DataFrame, state: State) -> 
     return rows.with_columns(group).filter(pl.col(GROUP) >= 0, pl.col(WEIGHT) > 0)
 
 
+def forget_values(plan: Plan, groups: pl.DataFrame, state: State) -> None:
+    """Drops the values of groups."""
+    for number, values in enumerate(plan.values):
+        bag = state.stored(table_name(number), value_ident(plan, number)) if values.stored else None
+        if bag is not None:
+            rows = bag.groups(groups[HASH])
+            mine = rows.filter(pl.Series(numbered(rows, groups, plan.spec.keys) >= 0))
+            bag.write(None, mine, -mine.height)
+
+
 def _either(one: pl.DataFrame, other: pl.DataFrame, column: str, when: pl.Series) -> pl.Series:
     return one[column].zip_with(when, other[column])
 

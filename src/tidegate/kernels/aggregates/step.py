@@ -30,13 +30,17 @@ class GroupStep:
         self._stored, self._old = self._before()
         self._new = self._after()
 
-    def changes(self, filed: bool = False) -> pl.DataFrame | None:
-        """Writes what is kept and gives the changes of the results, with the hash of their group if `filed`."""
+    def changes(
+        self, filed: bool = False, beside: tuple[pl.DataFrame, pl.DataFrame] | None = None
+    ) -> pl.DataFrame | None:
+        """Writes what is kept and gives the changes of the results, with the hash of their group if `filed`. `beside`
+        are further columns of the results, before and after."""
         had, has = self._exists(self._old) & self._stored, self._exists(self._new)
         self._write()
         hashes = [self._groups[HASH]] if filed else []
         old, new = self._results(self._old, after=False), self._results(self._new, after=True)
-        return changes(old.with_columns(hashes), had, new.with_columns(hashes), has)
+        more = beside or (pl.DataFrame(), pl.DataFrame())
+        return changes(old.with_columns(*hashes, *more[0]), had, new.with_columns(*hashes, *more[1]), has)
 
     def _exists(self, kept: pl.DataFrame) -> Mask:
         """Which groups have a result: those with rows, and a global aggregate always."""

@@ -38,8 +38,9 @@ class Store:
             self._tables[name] = RunTable(self._chunks, layout, columns, ident, within)
         return self._tables[name]
 
-    def stored(self, name: str, ident: Sequence[str]) -> RunTable | None:
-        """A table with the columns it was stored with; None if nothing is stored in it."""
+    def stored(self, name: str, ident: Sequence[str] | None) -> RunTable | None:
+        """A table with the columns it was stored with; None if nothing is stored in it. No `ident`: its plain columns,
+        all but those that begin with `__`."""
         if name in self._tables:
             return self._tables[name]
         layout = self._layouts.get(name, Layout())
@@ -48,7 +49,8 @@ class Store:
             return None
         schema = self._chunks.load(chunk, layout.within).frame.schema
         columns = {name: dtype for name, dtype in schema.items() if name not in (HASH, DEAD, layout.within)}
-        return self.table(name, columns, ident, layout.within)
+        plain = [name for name in columns if not name.startswith("__")]
+        return self.table(name, columns, plain if ident is None else ident, layout.within)
 
     @property
     def fresh(self) -> bool:

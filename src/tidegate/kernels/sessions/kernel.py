@@ -1,0 +1,171 @@
+"""GROUP BY sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from tidegate.kernels import aggregates
+from tidegate.kernels.aggregate import groups_content, unfiled
+from tidegate.kernels.aggregates.bags import forget_values
+from tidegate.kernels.aggregates.partial import Partial
+from tidegate.kernels.aggregates.plan import Plan
+from tidegate.kernels.aggregates.step import GroupStep
+from tidegate.kernels.api import HASH, INFINITE, NO_TIME, OK, WEIGHT, Clock, Delta, State, Table
+from tidegate.kernels.frames import aligned, nonempty, numbered
+from tidegate.kernels.lines import Lines, line_micros, since
+from tidegate.kernels.sessions.arrivals import by_row, mixed, with_arrivals
+from tidegate.kernels.sessions.extents import Extents
+from tidegate.kernels.sessions.points import END, KEY, KNOWN, START, TIME, Points, columns_of, replace_points
+from tidegate.kernels.specs import WindowedSpec
+
+_NEVER, _ALWAYS = -(1 << 61), 1 << 61
+
+
+class Sessions:
+    """The rows of sessions that are open are kept. A step finds the sessions of the keys it touches anew, and tells an
+    aggregate over (key, start) which rows came, went, or changed sessions."""
+
+    def __init__(self, spec: WindowedSpec) -> None:
+        self._spec = spec
+        window, inner = spec.window, spec.aggregate
+        self._partition = tuple(name for name in inner.keys if name not in (window.start, window.end))
+        self._aggregate = replace(inner, keys=(*self._partition, window.start), append_only=False)
+        self._plan = Plan(by_row(self._aggregate))
+        self._partial = Partial(self._plan)
+        gap = window.size.micros
+        self._points = Points(self._partition, window.time, gap, aggregates.ordered(inner))
+        self._extents = Extents(self._partition, gap, spec.lateness)
+        self._dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
+
+    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        """Whether a row is late is known only beside the sessions that are there."""
+        missing = rows[self._spec.window.time].is_null()
+        return (missing.cast(pl.Int8) * (NO_TIME - OK) + OK).cast(pl.Int8) if missing.any() else None
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return self._points.combined(rows)
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        return unfiled(self.filed_step(inputs[0], clock, state, first))
+
+    def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
+        line = self._line(since(clock, self._spec.delayed))
+        due = self._extents.due(line, state)
+        self._extents.forget(line, state)
+        net = None if rows is None or rows.is_empty() else self._points.netted(rows, clock)
+        if net is None and due.is_empty():
+            return Delta()
+        return self._turned(net, due, line, clock, state)
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        """The results of the sessions that are open: of closed ones nothing is known any more."""
+        found, ends = groups_content(self._plan, state), self._extents.ends(state)
+        if found is None or ends is None:
+            return None
+        keys = self._aggregate.keys
+        window = self._spec.window
+        known = ends.select(*self._partition, self._time(START, window.start), self._time(END, window.end))
+        return self._shaped(found.join(known, on=keys, nulls_equal=True))
+
+    def _turned(self, net: pl.DataFrame | None, due: pl.Series, line: int, clock: Clock, state: State) -> Delta:
+        """The step of the keys that have rows or sessions that close."""
+        table = self._table(net, state)
+        stored = table.groups(due if net is None else pl.concat([net[HASH], due]))
+        keys = pl.concat([part.select(HASH, *self._partition) for part in (stored, net) if part is not None]).unique()
+        old = self._points.in_sessions(self._points.keyed(stored, keys))
+        over = (old[END] + self._spec.lateness) <= line
+        closed = self._extents.close(old.filter(over), keys[HASH].unique(), line, state)
+        before = old.filter(~over)
+        net = self._points.keyed(stored.clear() if net is None else net, keys)
+        refused = self._refused(net, before, self._points.keyed(closed, keys))
+        after = self._points.changed(before, net.filter(~refused))
+        alone = self._alone(after, line)
+        late = [net.filter(refused), after.filter(alone)]
+        after = after.filter(~alone)
+        replace_points(old, after.select(old.columns), table)
+        self._extents.move(before, after, state)
+        dropped = self._forget(old.filter(over), state)
+        changes = self._changes(before, after, clock, state)
+        return Delta(changes, late=self._late(late), dropped=dropped)
+
+    def _table(self, net: pl.DataFrame | None, state: State) -> Table:
+        """The points that are kept. Without rows there is something due, so something is stored."""
+        if net is not None:
+            types = {name: dtype for name, dtype in net.schema.items() if name != HASH}
+            return state.table("points", types, columns_of(net))
+        table = state.stored("points", None)
+        assert table is not None
+        return table
+
+    def _refused(self, net: pl.DataFrame, before: pl.DataFrame, closed: pl.DataFrame) -> pl.Series:
+        """Which rows would reopen a closed session, and which take away what is not there any more."""
+        gap = self._spec.window.size.micros
+        near = net.with_row_index("__row").select("__row", KEY, TIME).join(closed.select(KEY, START, END), on=KEY)
+        reopens = near.filter(pl.col(TIME) > pl.col(START) - gap, pl.col(TIME) < pl.col(END))["__row"]
+        missing = pl.Series(numbered(net, before, columns_of(net)) < 0, dtype=pl.Boolean)
+        rows = pl.Series(range(net.height), dtype=pl.UInt32)
+        return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode())
+
+    def _alone(self, after: pl.DataFrame, line: int) -> pl.Series:
+        """Which points are in a session that is closed as it comes."""
+        joins = pl.col(KNOWN).any().over(KEY, START)
+        return after.select((pl.col(END) + self._spec.lateness <= line) & ~joins).to_series()
+
+    def _forget(self, over: pl.DataFrame, state: State) -> int:
+        """Drops the groups of sessions that are closed."""
+        groups = state.stored("groups", self._aggregate.keys)
+        if groups is None or over.is_empty():
+            return 0
+        gone = self._sessions(over).drop(self._spec.window.end)
+        groups.write(None, gone, -gone.height)
+        forget_values(self._plan, gone, state)
+        return gone.height
+
+    def _changes(self, before: pl.DataFrame, after: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
+        shape = [name for name in before.columns if name not in (TIME, KEY, END)]
+        both = pl.concat([before.select(shape).with_columns(-pl.col(WEIGHT)), after.select(shape)])
+        by = [name for name in shape if name != WEIGHT]
+        moved = both.group_by(by).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
+        if moved.is_empty():
+            return None
+        parts = self._partial.parts(with_arrivals(self._aggregate, self._filed(moved)))
+        ends = [self._ends(parts.groups, points) for points in (before, after)]
+        changes = GroupStep(self._plan, parts, clock, state).changes(filed=True, beside=(ends[0], ends[1]))
+        return None if changes is None else self._shaped(changes)
+
+    def _ends(self, groups: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
+        """The end of the session of each group."""
+        sessions = self._sessions(points)
+        places = numbered(sessions, groups, self._aggregate.keys)
+        mine = places >= 0
+        return aligned(groups.height, places[mine], sessions.filter(pl.Series(mine)).select(self._spec.window.end))
+
+    def _sessions(self, points: pl.DataFrame) -> pl.DataFrame:
+        each = self._filed(self._extents.each(points))
+        return each.select(HASH, *self._aggregate.keys, self._time(END, self._spec.window.end))
+
+    def _filed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the start of their session as it is shown, filed under key and start."""
+        start = rows[START].cast(self._dtype).alias(self._spec.window.start)
+        return rows.with_columns(mixed(rows[HASH], rows[START]), start)
+
+    def _shaped(self, rows: pl.DataFrame) -> pl.DataFrame:
+        calls = [call.out for call in self._aggregate.calls]
+        filed = [HASH] if HASH in rows.columns else []
+        return rows.select(*self._spec.aggregate.keys, *calls, *filed, WEIGHT)
+
+    def _time(self, column: str, name: str) -> pl.Expr:
+        return pl.col(column).cast(self._dtype).alias(name)
+
+    def _late(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+        return nonempty(pl.concat([rows.select(*columns_of(rows), WEIGHT) for rows in frames], how="diagonal"))
+
+    def _line(self, lines: Lines) -> int:
+        line = None if self._spec.line is None else lines.get(self._spec.line)
+        if line == INFINITE:
+            return _ALWAYS
+        found = line_micros(line, self._spec.window.type == "date")
+        return _NEVER if found is None else found

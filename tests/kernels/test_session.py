@@ -1,0 +1,127 @@
+"""Sessions against the naive model: joined, parted, closed and remembered."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, at
+from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tidegate.kernels import aggregates
+from tidegate.kernels.api import INFINITE, Clock
+from tidegate.kernels.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
+from tidegate.kernels.specs import Test as Below
+from tidegate.kernels.windowed import on_port
+from tidegate.testing.reference import Change
+from tidegate.testing.reference_time import Gate, SessionWindows
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+
+def windowed(gap: int, calls: Sequence[Call], keyed: bool, lateness: int, delayed: bool, append: bool) -> WindowedSpec:
+    window = WindowSpec("session", "ts", Length(micros=gap))
+    keys = (*(["k"] if keyed else []), "window_start", "window_end")
+    return WindowedSpec(window, AggregateSpec(keys, tuple(calls), append, scalar=False), "f", lateness, delayed)
+
+
+def bench_of(spec: WindowedSpec, gate: GateSpec | None = None) -> Timed:
+    port = on_port(spec)
+    return Timed(spec if gate is None else GatedSpec(spec, gate), SCHEMA, port.keys, aggregates.hashes(port))
+
+
+SPECS = st.tuples(st.sampled_from([1, 3, 6, 10]), st.booleans(), st.sampled_from([0, 0, 4]), st.booleans())
+
+
+def some(calls: Sequence[Call]) -> st.SearchStrategy[list[Call]]:
+    return st.lists(st.sampled_from(calls), min_size=1, max_size=2, unique=True)
+
+
+@quick(60)
+@given(SPECS, some(CALLS), moments(ROW, deletes=True), st.booleans())
+def test_sessions_that_rows_leave(chosen: Any, calls: Any, drawn: Any, ends: bool) -> None:
+    gap, keyed, lateness, delayed = chosen
+    play(windowed(gap, calls, keyed, lateness, delayed, append=False), drawn, ends)
+
+
+@quick(40)
+@given(SPECS, some(CALLS + ARRIVALS), moments(ROW, deletes=False), st.booleans())
+def test_sessions_that_only_grow(chosen: Any, calls: Any, drawn: Any, ends: bool) -> None:
+    gap, keyed, lateness, delayed = chosen
+    play(windowed(gap, calls, keyed, lateness, delayed, append=True), drawn, ends)
+
+
+def play(spec: WindowedSpec, drawn: Any, ends: bool) -> None:
+    bench, model = bench_of(spec), SessionWindows(spec)
+    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
+        expected = model.step(clock, [change for change, _ in changes])
+        bench.turn(changes, clock, moment.begin)
+        assert bench.outcome == expected
+        assert bench.output == model.content()
+        assert bench.content() == model.open()
+        if clock.before.get("f") == INFINITE:
+            assert bench.rows_stored() == 0
+
+
+@quick(30)
+@given(SPECS, moments(ROW, deletes=False), st.sampled_from([None, 7]), st.booleans())
+def test_sessions_behind_a_gate(chosen: Any, drawn: Any, every: int | None, ends: bool) -> None:
+    gap, keyed, lateness, delayed = chosen
+    spec = windowed(gap, CALLS[:2], keyed, lateness, delayed, append=True)
+    columns = (*spec.aggregate.keys, *(made.out for made in CALLS[:2]))
+    gate = GateSpec(columns, (Below("window_end", "f", inclusive=True),), (), every, delayed)
+    bench, model, outer = bench_of(spec, gate), SessionWindows(spec), Gate(gate)
+    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
+        expected = model.step(clock, [change for change, _ in changes])
+        bench.turn(changes, clock, moment.begin)
+        assert bench.outcome == expected
+        outer.true = model.content()
+        outer.release(clock)
+        assert bench.output == outer.left
+
+
+def row(time_us: int, i: int = 1) -> Mapping[str, Any]:
+    return {"k": "a", "ts": at(time_us), "i": i, "d": None, "s": None, "ok": None}
+
+
+def spans(bench: Timed) -> list[tuple[int, int, int]]:
+    return sorted(
+        (microseconds(start), microseconds(end), count) for start, end, count in (found for found in bench.output)
+    )
+
+
+def microseconds(time: datetime.datetime) -> int:
+    return (time - at(0)) // datetime.timedelta(microseconds=1)
+
+
+def test_a_row_joins_sessions_and_its_delete_parts_them() -> None:
+    bench = bench_of(windowed(10, CALLS[:1], False, 0, False, append=False))
+    bench.turn([(Change(row(0), 1), 0), (Change(row(15), 1), 0), (Change(row(25), 1), 0)], Clock(1, 0))
+    assert spans(bench) == [(0, 10, 1), (15, 25, 1), (25, 35, 1)]
+    bench.turn([(Change(row(8), 1), 0)], Clock(2, 0))
+    assert spans(bench) == [(0, 25, 3), (25, 35, 1)]
+    bench.turn([(Change(row(8), -1), 0)], Clock(3, 0))
+    assert spans(bench) == [(0, 10, 1), (15, 25, 1), (25, 35, 1)]
+
+
+def test_a_closed_session_is_not_reopened() -> None:
+    bench = bench_of(windowed(10, CALLS[:1], False, 0, False, append=True))
+    bench.turn([(Change(row(0), 1), 0)], Clock(1, 0, {"f": 0}))
+    bench.turn([(Change(row(9), 1), 0), (Change(row(10), 1), 0)], Clock(2, 0, {"f": 12}, {"f": 0}))
+    assert spans(bench) == [(0, 10, 1), (10, 20, 1)]
+    assert bench.outcome.late.total() == 1
+
+
+def test_a_step_reads_only_the_keys_it_touches() -> None:
+    spec = windowed(10, CALLS[:1], True, 0, False, append=True)
+    bench = bench_of(spec)
+    many = [(Change({**row(0), "k": f"k{number}"}, 1), 0) for number in range(200)]
+    bench.turn(many, Clock(1, 0, {"f": 0}))
+    bench.turn([], Clock(2, 0, {"f": 10}, {"f": 0}))
+    assert bench.delta.dropped == 200
+    bench.turn([], Clock(3, 0, {"f": 20}, {"f": 10}))
+    assert bench.rows_stored() == 0
