@@ -162,7 +162,7 @@ def _stray_window(name: str, span: Span | None) -> Error:
         return refused(f"{name.upper()}(...)", span, hint)
     if edge in ("start", "end", "rowtime"):
         message = f"{name.upper()}(...) has no matching {kind.upper()}(...) in GROUP BY"
-        return make("INVALID_WINDOW", message=message, hint=f"add GROUP BY {kind.upper()}(...)", span=span)
+        return make("INVALID_WINDOW", message=message, hint=f"add {kind.upper()}(...) to GROUP BY", span=span)
     shown = name if name in ("window", "session_window") else name.upper()
     message = f"{shown}(...) makes groups, so it stands in GROUP BY"
     hint = (

@@ -142,6 +142,9 @@ def _ksql_window(cursor: Cursor, present: Clauses) -> Clauses:
         cursor.expect(",", "ADVANCE", "BY", after="the SIZE of a HOPPING window")
         slide = read_duration(cursor, "ADVANCE BY")
     lateness = present.allowed_lateness
+    # How long ksqlDB keeps closed windows to be queried; ours are the content of a view.
+    if cursor.take(",", "RETENTION"):
+        read_duration(cursor, "RETENTION")
     if cursor.take(",", "GRACE", "PERIOD"):
         lateness = read_duration(cursor, "GRACE PERIOD")
     cursor.expect(")", after="the window")

@@ -120,6 +120,8 @@ def _view(parser: Parser, heading: Heading) -> CreateView:
     options = read_options(parser, "WITH") if parser.take("WITH") else ()
     parser.expect("AS", after=f"{heading.kind.upper()} {heading.name.text}", hint="write ... AS SELECT ...")
     query = read_query(parser)
+    if not options and parser.take("WITH"):
+        options = read_options(parser, "WITH")
     text, span = parser.ended(heading.start)
     return CreateView(
         text=text,

@@ -135,7 +135,10 @@ def _setting_name(parser: Parser) -> str:
     if (token := parser.here) is not None and token.token_type == TokenType.STRING:
         parser._advance()
         return token.text
-    return parser.dotted_name("the name of a setting").text
+    name = parser.dotted_name("the name of a setting").text
+    while parser.take("-"):
+        name += "-" + parser.dotted_name(f"a name after {name}-").text
+    return name
 
 
 def _setting(parser: Parser, name: str) -> str:

@@ -11,7 +11,7 @@ from tidegate.errors import Error, Span, did_you_mean, make
 from tidegate.sql.clauses import Clauses
 from tidegate.sql.functions import call
 from tidegate.sql.spans import span_of
-from tidegate.sql.windows import PARTITION, RELATION_WINDOWS
+from tidegate.sql.windows import PARTITION, RELATION_WINDOWS, normalised_table
 
 Kind = Literal["tumble", "hop", "cumulate", "session"]
 
@@ -117,32 +117,35 @@ def usage(name: str, in_from: bool) -> str:
 def _arguments(node: exp.Expr, name: str, args: tuple[exp.Expr, ...], places: tuple[str, ...]) -> dict[str, exp.Expr]:
     """The arguments by the names of their places."""
     found: dict[str, exp.Expr] = {}
-    in_from = places[0] == "data"
     for place, arg in zip((*places, *[""] * len(args)), args, strict=False):
         key = arg.this.name.lower() if isinstance(arg, exp.Kwarg) else place
+        if isinstance(arg, exp.Kwarg) and (key not in places or key in found):
+            raise _wrong_name(arg, name, key, places)
         if key not in places or key in found:
-            raise _wrong(node, name, len(args), in_from, key if isinstance(arg, exp.Kwarg) else None, places)
+            raise _wrong_number(node, name, len(args), places)
         found[key] = arg.expression if isinstance(arg, exp.Kwarg) else arg
     optional = ("slide", "offset") if name == "window" else _OPTIONAL
     if any(place not in found for place in places if place not in optional):
-        raise _wrong(node, name, len(args), in_from, None, places)
+        raise _wrong_number(node, name, len(args), places)
     return found
 
 
-def _wrong(node: exp.Expr, name: str, count: int, in_from: bool, named: str | None, places: tuple[str, ...]) -> Error:
-    usual = usage(name, in_from)
+def _wrong_number(node: exp.Expr, name: str, count: int, places: tuple[str, ...]) -> Error:
+    usual = usage(name, places[0] == "data")
+    words = f"{count} argument" + ("" if count == 1 else "s")
+    message = f"{usual.partition('(')[0]} was given {words}"
+    return make("WINDOW_ARGUMENTS", message=message, usage=usual, span=span_of(node))
+
+
+def _wrong_name(argument: exp.Expr, name: str, key: str, places: tuple[str, ...]) -> Error:
+    usual = usage(name, places[0] == "data")
     shown = usual.partition("(")[0]
-    if named is None:
-        words = f"{count} argument" + ("" if count == 1 else "s")
-        return make("WINDOW_ARGUMENTS", message=f"{shown} was given {words}", usage=usual, span=span_of(node))
-    if named in places:
-        message = f"{shown} was given {named.upper()} twice"
+    if key in places:
+        message, hint = f"{shown} was given {key.upper()} twice", f"write {usual}"
     else:
-        message = f"{shown} has no argument {named.upper()}"
-    known = [place.upper() for place in places]
-    return make(
-        "WINDOW_ARGUMENTS", message=message, hint=did_you_mean(named, known, what="arguments"), span=span_of(node)
-    )
+        message = f"{shown} has no argument {key.upper()}"
+        hint = did_you_mean(key, [place.upper() for place in places], what="arguments") or f"write {usual}"
+    return make("WINDOW_ARGUMENTS", message=message, hint=hint, span=span_of(argument))
 
 
 def _window(node: exp.Expr, name: str, given: dict[str, exp.Expr]) -> WindowCall:
@@ -163,7 +166,7 @@ def _relation(argument: exp.Expr) -> exp.Expr:
     if found is not None and found.name == "table" and len(found.args) == 1:
         return _relation(found.args[0])
     if found is not None and found.name in RELATION_WINDOWS:
-        return exp.Table(this=argument.copy())
+        return normalised_table(exp.Table(this=argument.copy()))
     if isinstance(argument, exp.Column):
         parts = [part.copy() for part in argument.parts]
         return exp.Table(this=parts[-1], db=parts[-2] if len(parts) > 1 else None)
