@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
+from tidegate.kernels.assign import make_assign
 from tidegate.kernels.distinct import Distinct
+from tidegate.kernels.during import During
 from tidegate.kernels.gate import Gate
 from tidegate.kernels.gated import Gated
+from tidegate.kernels.hold_back import HoldBack
 from tidegate.kernels.set_op import SetOp
 from tidegate.kernels.specs import (
     AggregateSpec,
+    AssignSpec,
     DistinctSpec,
+    DuringSpec,
     GatedSpec,
     GateSpec,
+    HoldBackSpec,
     KernelSpec,
     SetOpSpec,
     TableSpec,
@@ -41,8 +47,13 @@ def make(spec: KernelSpec) -> Kernel:
             return make_table(spec)
         case WindowedSpec():
             return make_windowed(spec)
+        case AssignSpec():
+            return make_assign(spec)
+        case HoldBackSpec():
+            return HoldBack(spec)
+        case DuringSpec():
+            return During(spec)
         case GateSpec():
             return Gate(spec)
         case GatedSpec():
             return Gated(spec)
-    raise TypeError(f"{type(spec).__name__} has no kernel")

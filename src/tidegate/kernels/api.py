@@ -108,6 +108,10 @@ class Table(Protocol):
         """How many rows are stored, with what was written in this step."""
         ...
 
+    def lowest(self) -> int | None:
+        """No row is filed below this, with what was written in this step; there may be none at it any more."""
+        ...
+
     def between(self, low: int | None, high: int | None) -> pl.DataFrame:
         """The stored rows whose hash is at least `low` and below `high` (None: no limit)."""
         ...

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.kernels.specs import GateSpec, Test, WindowedSpec, WindowSpec
+from tidegate.kernels.specs import DuringSpec, GateSpec, HoldBackSpec, Test, WindowedSpec, WindowSpec
 from tidegate.testing.reference import Change, Groups, Row, picked
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -283,3 +283,47 @@ class Gate:
             return now
         ticks = clock.before_us > 0 and any(us % every == 0 for us in range(clock.before_us + 1, clock.time_us + 1))
         return ticks or (now and not before)
+
+
+class Waiting:
+    """HOLD BACK: rows wait until they pass every test or have NULL there."""
+
+    def __init__(self, spec: HoldBackSpec) -> None:
+        self._spec = spec
+        self._waiting: list[Change] = []
+
+    def step(self, clock: Clock, changes: Sequence[Change]) -> list[Change]:
+        """The rows that come out, in order."""
+        rows = [*self._waiting, *sorted(changes, key=lambda change: (change.place, change.weight))]
+        self._waiting = [row for row in rows if not self._free(row, clock)]
+        return [row for row in rows if self._free(row, clock)]
+
+    def _free(self, change: Change, clock: Clock) -> bool:
+        tests = self._spec.tests
+        return all(change.row[test.column] is None or passing(test, change.row, clock.lines) for test in tests)
+
+
+class While:
+    """DURING: all rows that ever came, of which some are there."""
+
+    def __init__(self, spec: DuringSpec) -> None:
+        self._spec = spec
+        self._rows: Counter[tuple[Row, int | None, int | None]] = Counter()
+
+    def step(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            since, until = (change.row[name] if name else None for name in (self._spec.since, self._spec.until))
+            self._rows[picked(change.row, self._spec.columns), since, until] += change.weight
+
+    def content(self, time_us: int) -> Counter[Row]:
+        found: Counter[Row] = Counter()
+        for (row, since, until), count in self._rows.items():
+            if (since is None or since <= time_us) and (until is None or time_us < until):
+                found[row] += count
+        return Counter({row: count for row, count in found.items() if count})
+
+    def next_us(self, time_us: int) -> int | None:
+        """When the content changes next by itself."""
+        live = [(since, until) for (_, since, until), count in self._rows.items() if count]
+        sound = [pair for pair in live if pair[0] is None or pair[1] is None or pair[0] < pair[1]]
+        return min((edge for pair in sound for edge in pair if edge is not None and edge > time_us), default=None)

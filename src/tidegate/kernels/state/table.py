@@ -74,6 +74,15 @@ class RunTable:
     def count(self) -> int:
         return self.layout.count + self._grown
 
+    def lowest(self) -> int | None:
+        floor = self._floor or LOWEST
+        found = [rows[HASH].min() for rows in self._writes]
+        for rows, _ in self._ages():
+            chunk = next(rows.between(floor, None), None)
+            if chunk is not None:
+                found.append(chunk.low[0] if chunk.low >= floor else self._sliced(chunk, floor, None)[HASH][0])
+        return min((int(str(hash)) for hash in found), default=None)
+
     def between(self, low: int | None, high: int | None) -> pl.DataFrame:
         start, end = _before(low) or LOWEST, _before(high)
         return self._current([self.slice(rows, run, start, end) for rows, run in self._ages()])

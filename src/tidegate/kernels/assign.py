@@ -1,0 +1,91 @@
+"""Every row once for each of its windows, as the table functions TUMBLE, HOP, CUMULATE and SESSION give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tidegate.kernels.api import HASH, NO_TIME, WEIGHT, Clock, Delta, Kernel, State
+from tidegate.kernels.frames import consolidated, nonempty
+from tidegate.kernels.lines import micros
+from tidegate.kernels.sessions.points import END, START, Points, columns_of, replace_points
+from tidegate.kernels.specs import AssignSpec, WindowSpec
+from tidegate.kernels.windows import Grid
+
+
+def make_assign(spec: AssignSpec) -> Kernel:
+    return AssignSessions(spec) if spec.window.kind == "session" else Assign(spec)
+
+
+class Assign:
+    """Windows of fixed length: nothing is kept."""
+
+    def __init__(self, spec: AssignSpec) -> None:
+        self._spec, self._grid = spec, Grid(spec.window)
+
+    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        return _without_time(self._spec.window, rows)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        if inputs[0] is None:
+            return Delta()
+        rows = inputs[0].filter(pl.col(self._spec.window.time).is_not_null())
+        found = self._grid.windows(micros(rows[self._spec.window.time]).to_numpy())
+        each = rows[found.row].with_columns(pl.Series(START, found.start), pl.Series(END, found.end))
+        return Delta(_shown(self._spec, each))
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        """Nothing is known here of the rows that came."""
+        return None
+
+
+class AssignSessions:
+    """Sessions: a row is taken back and given anew when its session begins or ends elsewhere."""
+
+    def __init__(self, spec: AssignSpec) -> None:
+        self._spec = spec
+        self._points = Points(spec.partition, spec.window.time, spec.window.size.micros)
+
+    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        return _without_time(self._spec.window, rows)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return self._points.combined(rows)
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        if inputs[0] is None or inputs[0].is_empty():
+            return Delta()
+        net = self._points.netted(inputs[0], clock)
+        types = {name: dtype for name, dtype in net.schema.items() if name != HASH}
+        table = state.table("points", types, columns_of(net))
+        keys = net.select(HASH, *self._spec.partition).unique()
+        before = self._points.in_sessions(self._points.keyed(table.groups(net[HASH]), keys))
+        after = self._points.changed(before, self._points.keyed(net, keys)).select(before.columns)
+        replace_points(before, after, table)
+        return Delta(_shown(self._spec, pl.concat([before.with_columns(-pl.col(WEIGHT)), after])))
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        table = state.stored("points", None)
+        if table is None:
+            return None
+        rows = table.scan()
+        keys = rows.select(HASH, *self._spec.partition).unique()
+        return _shown(self._spec, self._points.in_sessions(self._points.keyed(rows, keys)))
+
+
+def _without_time(window: WindowSpec, rows: pl.DataFrame) -> pl.Series | None:
+    missing = rows[window.time].is_null()
+    return (missing.cast(pl.Int8) * NO_TIME).cast(pl.Int8) if missing.any() else None
+
+
+def _shown(spec: AssignSpec, rows: pl.DataFrame) -> pl.DataFrame | None:
+    """Rows with the start and end of a window, consolidated."""
+    window = spec.window
+    dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
+    times = [rows[START].cast(dtype).alias(window.start), rows[END].cast(dtype).alias(window.end)]
+    columns = [*spec.columns, window.start, window.end]
+    return nonempty(consolidated(rows.with_columns(times).select(*columns, WEIGHT), columns).sort(WEIGHT))

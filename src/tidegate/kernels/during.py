@@ -1,0 +1,80 @@
+"""Rows that are there for a while: a filter by processing time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
+from tidegate.kernels.specs import DuringSpec
+from tidegate.kernels.weights import weighed
+
+_SINCE, _UNTIL, _KEY = "__since", "__until", "__k"
+_ALWAYS, _FOREVER = -(1 << 62), 1 << 62
+_TO_COME, _THERE = ("to_come", _SINCE), ("there", _UNTIL)
+
+
+class During(Welcoming):
+    """Rows that are to come wait in one table, filed by when they come; those that are there are in another, filed by
+    when they go. Rows that are over are not kept."""
+
+    def __init__(self, spec: DuringSpec) -> None:
+        self._spec = spec
+        self._ident = [*spec.columns, _SINCE, _UNTIL]
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        bounds = [name for name in (self._spec.since, self._spec.until) if name is not None]
+        return consolidated(normalised(rows, self._spec.columns), [*self._spec.columns, *bounds], [HASH])
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        now = clock.time_us
+        gone, come = (self._due(*table, now, state) for table in (_THERE, _TO_COME))
+        if inputs[0] is not None and inputs[0].height:
+            rows = self._bounded(self.combine(0, inputs[0]))
+            self._keep(rows.filter(pl.col(_SINCE) > now, pl.col(_SINCE) < pl.col(_UNTIL)), *_TO_COME, state)
+            come.append(rows.filter(pl.col(_SINCE) <= now))
+        come = [rows.filter(pl.col(_UNTIL) > now) for rows in come]
+        if come:
+            self._keep(consolidated(pl.concat(come, how="diagonal"), self._ident, [HASH]), *_THERE, state)
+        parts = [rows.select(*self._spec.columns, WEIGHT) for rows in come]
+        parts += [rows.select(*self._spec.columns, -pl.col(WEIGHT)) for rows in gone]
+        changes = consolidated(pl.concat(parts), self._spec.columns).sort(WEIGHT) if parts else None
+        return Delta(None if changes is None else nonempty(changes), wake_us=self._wake(state))
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        table = state.stored("there", self._ident)
+        return None if table is None else consolidated(table.scan(), self._spec.columns)
+
+    def _bounded(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with both bounds in columns of one name each."""
+        since, until = self._spec.since, self._spec.until
+        return rows.select(
+            *self._spec.columns,
+            WEIGHT,
+            HASH,
+            (pl.lit(_ALWAYS) if since is None else pl.col(since).fill_null(_ALWAYS)).cast(pl.Int64).alias(_SINCE),
+            (pl.lit(_FOREVER) if until is None else pl.col(until).fill_null(_FOREVER)).cast(pl.Int64).alias(_UNTIL),
+        )
+
+    def _due(self, name: str, filed: str, now: int, state: State) -> list[pl.DataFrame]:
+        """The rows of a table whose time has come; they are kept there no more."""
+        table = state.stored(name, self._ident)
+        if table is None or (low := table.lowest()) is None or low > now:
+            return []
+        rows = table.between(None, now + 1).with_columns(pl.col(_KEY).alias(HASH)).drop(_KEY)
+        table.forget_below(now + 1)
+        return [rows]
+
+    def _keep(self, rows: pl.DataFrame, name: str, filed: str, state: State) -> None:
+        if rows.height:
+            types = {**types_of(rows, self._ident), WEIGHT: pl.Int64()}
+            table = state.table(name, types, self._ident, within=_KEY)
+            weighed(rows.with_columns(rows[HASH].alias(_KEY), rows[filed].alias(HASH)), table)
+
+    def _wake(self, state: State) -> int | None:
+        """When the next row comes or goes."""
+        tables = [table for name, _ in (_THERE, _TO_COME) if (table := state.stored(name, self._ident)) is not None]
+        times = [low for table in tables if table.count and (low := table.lowest()) is not None]
+        return min((time for time in times if time < _FOREVER), default=None)

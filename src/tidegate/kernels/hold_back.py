@@ -1,0 +1,91 @@
+"""Rows that wait until a line has reached them, and then come in as if they had just arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, State, Table, Welcoming
+from tidegate.kernels.frames import nonempty
+from tidegate.kernels.lines import HIGHEST, Lines, line_key, order_key, passes
+from tidegate.kernels.specs import HoldBackSpec
+
+_STEP, _NUMBER = "__step", "__number"
+_IDENT = [_STEP, _NUMBER]
+
+
+class HoldBack(Welcoming):
+    """Every row waits by itself, with the place it came at. Rows that come out in one step are in the order in which
+    they arrived: those that had waited have places below zero. They are filed by the value of the first test."""
+
+    def __init__(self, spec: HoldBackSpec) -> None:
+        self._spec = spec
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        free = self._freed(clock, state)
+        if inputs[0] is not None and inputs[0].height:
+            rows = inputs[0].sort(self._order(inputs[0]))
+            goes = self._goes(rows, clock.lines)
+            free.append(rows.filter(goes).select(self._out(rows)))
+            self._hold(rows.filter(~goes), clock, state)
+        return Delta(nonempty(pl.concat(free).sort(WEIGHT, maintain_order=True)) if free else None)
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        """Nothing is known here of what has come out: it is what came in less what is `held`."""
+        return None
+
+    def held(self, state: State) -> pl.DataFrame | None:
+        """The rows that wait."""
+        table = state.stored("held", _IDENT)
+        return None if table is None else table.scan().select(*self._spec.columns, WEIGHT)
+
+    def _goes(self, rows: pl.DataFrame, lines: Lines) -> pl.Series:
+        """Which rows pass every test; NULL passes."""
+        goes = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
+        for test in self._spec.tests:
+            goes = goes & (passes(test, rows, lines) | rows[test.column].is_null())
+        return goes
+
+    def _freed(self, clock: Clock, state: State) -> list[pl.DataFrame]:
+        """Held rows that the lines have reached, in the order in which they came."""
+        table = state.stored("held", _IDENT)
+        if table is None or not table.count:
+            return []
+        near = table.between(None, self._limit(table, clock.lines))
+        goes = self._goes(near, clock.lines)
+        if not goes.any():
+            return []
+        free = near.filter(goes)
+        table.write(None, free, -free.height)
+        place = (pl.int_range(free.height, dtype=pl.Int64) - free.height).alias(SEQ)
+        ordered = free.sort(_IDENT).with_columns([place] if SEQ in free.columns else [])
+        return [ordered.select(self._out(free))]
+
+    def _limit(self, table: Table, lines: Lines) -> int | None:
+        """Below this are filed all rows that can pass the first test. A row that has NULL there is filed lowest."""
+        test = self._spec.tests[0]
+        limit = line_key(lines.get(test.line), table.schema[test.column])
+        return -HIGHEST if limit is None else limit
+
+    def _hold(self, rows: pl.DataFrame, clock: Clock, state: State) -> None:
+        if rows.is_empty():
+            return
+        column = rows[self._spec.tests[0].column]
+        filed = order_key(column).set(column.is_null(), -HIGHEST - 1)
+        kept = rows.with_columns(
+            filed.alias(HASH),
+            pl.lit(clock.step, pl.Int64).alias(_STEP),
+            pl.int_range(rows.height, dtype=pl.Int64).alias(_NUMBER),
+        )
+        types = {name: kept.schema[name] for name in kept.columns if name != HASH}
+        state.table("held", types, _IDENT).write(kept, grown=kept.height)
+
+    def _out(self, rows: pl.DataFrame) -> list[str]:
+        return [*self._spec.columns, WEIGHT, *([SEQ] if SEQ in rows.columns else [])]
+
+    def _order(self, rows: pl.DataFrame) -> list[str]:
+        return [SEQ, WEIGHT] if SEQ in rows.columns else [*self._spec.columns, WEIGHT]

@@ -1,0 +1,62 @@
+"""Rows in their windows, one by one, against the naive model."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.test_windows import at, lengths
+from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tidegate.kernels.specs import AssignSpec, Length, WindowSpec
+from tidegate.testing.reference import Change, picked
+from tidegate.testing.reference_time import EPOCH, sessions, windows
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+SCHEMA = {"k": pl.String(), "ts": pl.Datetime("us", "UTC"), "i": pl.Int64()}
+ROW = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", None]),
+        "ts": st.none() | st.integers(-10, 40).map(at),
+        "i": st.sampled_from([1, 2, None]),
+    }
+)
+SESSIONS = st.sampled_from([1, 3, 8]).map(lambda gap: WindowSpec("session", "ts", Length(micros=gap)))
+
+
+@quick(80)
+@given(lengths("micros") | SESSIONS, st.sampled_from([(), ("k",)]), moments(ROW, deletes=True))
+def test_rows_are_shown_in_their_windows(window: WindowSpec, partition: Any, drawn: Any) -> None:
+    spec = AssignSpec(window, tuple(SCHEMA), partition)
+    bench, present = Timed(spec, SCHEMA, partition), list[Change]()
+    for moment, clock, changes in zip(drawn, clocks(drawn), given_changes(drawn), strict=True):
+        for change, _ in changes:
+            if change.weight > 0:
+                present.append(change)
+            else:
+                present.remove(next(row for row in present if row.row == change.row))
+        bench.turn(changes, clock, moment.begin)
+        assert bench.output == expected(spec, [row for row in present if row.row["ts"] is not None])
+        if window.kind == "session":
+            assert bench.content() == bench.output
+
+
+def expected(spec: AssignSpec, rows: list[Change]) -> Counter[Any]:
+    if spec.window.kind == "session":
+        found = sessions(spec.window, spec.partition, rows)
+        return Counter(
+            (*picked(row.row, SCHEMA), *(at(edge) for edge in (session.start, session.end)))
+            for session in found
+            for row in session.rows
+        )
+    return Counter(
+        (*picked(row.row, SCHEMA), *(at((edge - EPOCH) // datetime.timedelta(microseconds=1)) for edge in window))
+        for row in rows
+        for window in windows(spec.window, row.row["ts"])
+    )
