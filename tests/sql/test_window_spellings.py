@@ -30,6 +30,10 @@ def _spelled(text: str) -> tuple[str, WindowCall | None]:
             "SELECT (window_end - INTERVAL '1' MILLISECOND) AS window_time FROM t GROUP BY window_start, window_end",
         ),
         (
+            "SELECT TUMBLE_END(t.ts, '1 minute') FROM t GROUP BY TUMBLE(ts, INTERVAL '60' SECONDS)",
+            "SELECT window_end FROM t GROUP BY window_start, window_end",
+        ),
+        (
             "SELECT SLIDE_START() FROM t GROUP BY HOP(ts, 5s, 10s)",
             "SELECT window_start FROM t GROUP BY window_start, window_end",
         ),

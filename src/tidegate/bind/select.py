@@ -12,7 +12,7 @@ from tidegate.bind.aggregates import contains_aggregate
 from tidegate.bind.clauses import condition, group_keys, having
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.describe import describe
-from tidegate.bind.grouping import Grouped, check_grouped, group, same_text
+from tidegate.bind.grouping import check_grouped, same_text
 from tidegate.bind.items import Selected, select_list
 from tidegate.bind.ordering import limit_of, order_keys, order_of
 from tidegate.bind.ranking import rank
@@ -21,7 +21,7 @@ from tidegate.bind.source import BindQuery, bind_from
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.unsupported import check_select, refused
-from tidegate.bind.window_groups import filtered, group_windows
+from tidegate.bind.window_groups import filtered, group_rows
 from tidegate.bind.windows import windowed
 from tidegate.catalog.schema import Schema
 from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, Window, kept
@@ -80,7 +80,7 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     if isinstance(source.plan, Window):
         identity = (*identity, source.plan.window.start, source.plan.window.end)
     if grouped:
-        result = _grouped(context, source.plan, where, keys or (), parts.trees)
+        result = group_rows(context, source.plan, where, keys or (), parts.trees)
         plan, parts, identity = result.plan, parts.replaced(result.trees), result.keys
     if parts.having is not None:
         plan = Filter(plan, Scalar(parts.having))
@@ -101,14 +101,6 @@ def _spelled(select: exp.Select) -> tuple[exp.Select, WindowCall | None]:
 
 def _filtered(context: Context, plan: Node, where: Where) -> Node:
     return filtered(context, plan, where) if isinstance(plan, Window) else where.of(context.analyzer, plan)
-
-
-def _grouped(
-    context: Context, plan: Node, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
-) -> Grouped:
-    if isinstance(plan, Window):
-        return group_windows(context, plan, where, keys, trees)
-    return group(context.analyzer, where.of(context.analyzer, plan), keys, trees)
 
 
 def _columns(

@@ -10,6 +10,7 @@ from sqlglot import exp
 from tidegate.bind.aggregates import is_aggregate
 from tidegate.bind.context import Context
 from tidegate.bind.grouping import Grouped, Windows, group
+from tidegate.bind.raised_windows import raised
 from tidegate.bind.ranking import Columns
 from tidegate.bind.temporal import Where
 from tidegate.plan import Node, Scalar, Window
@@ -28,27 +29,41 @@ class Split:
 def filtered(context: Context, window: Window, where: Where) -> Node:
     """The windows of the rows that pass WHERE: what can be asked of a row is asked before it gets its windows."""
     split = _split(window, where)
-    return split.about_windows.of(context.analyzer, _over(context, window, split.rows))
+    rows = replace(window, input=split.rows.of(context.analyzer, window.input))
+    return split.about_windows.of(context.analyzer, rows)
 
 
-def group_windows(
+def group_rows(
+    context: Context, plan: Node, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
+) -> Grouped:
+    """Aggregates the rows that pass WHERE: per window, if that is what the keys say."""
+    window = plan if isinstance(plan, Window) else raised(plan)
+    if window is not None and _groups_by_window(window, where, keys, trees):
+        return _group_windows(context, window, where, keys, trees)
+    if not isinstance(plan, Window):
+        return group(context.analyzer, where.of(context.analyzer, plan), keys, trees)
+    others = [key for key in keys if not _mentions(key, plan)]
+    rows = filtered(context, _per(context, plan, others), where)
+    return group(context.analyzer, rows, keys, trees)
+
+
+def _groups_by_window(window: Window, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> bool:
+    """Whether each group is one window, and nothing in it is computed from the window's edges."""
+    if _split(window, where).mixed or not _by_window(window, keys) or _aggregates_edges(window, trees):
+        return False
+    others = {key.unnest().name if isinstance(key.unnest(), exp.Column) else "" for key in keys}
+    return not window.partition or others - _edges(window) == set(window.partition)
+
+
+def _group_windows(
     context: Context, window: Window, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
 ) -> Grouped:
-    """Aggregates the windows of the rows that pass WHERE."""
     split = _split(window, where)
-    plan = _over(context, window, split.rows)
+    rows = split.rows.of(context.analyzer, window.input)
     others = [key for key in keys if not _mentions(key, window)]
-    if split.mixed or not _by_window(window, keys) or _aggregates_edges(window, trees) or _per_others(window, others):
-        rows = split.about_windows.of(context.analyzer, _per(context, plan, others))
-        return group(context.analyzer, rows, keys, trees)
-    grouped = group(
-        context.analyzer, plan.input, others, trees, Windows(plan.window, context.lateness, context.max_groups)
-    )
+    windows = Windows(window.window, context.lateness, context.max_groups)
+    grouped = group(context.analyzer, rows, others, trees, windows)
     return replace(grouped, plan=split.windows.of(context.analyzer, grouped.plan))
-
-
-def _over(context: Context, window: Window, rows: Where) -> Window:
-    return replace(window, input=rows.of(context.analyzer, window.input))
 
 
 def _split(window: Window, where: Where) -> Split:
@@ -81,12 +96,6 @@ def _by_window(window: Window, keys: Sequence[exp.Expr]) -> bool:
 def _aggregates_edges(window: Window, trees: Sequence[exp.Expr]) -> bool:
     calls = (node for tree in trees for node in tree.walk(prune=is_aggregate) if is_aggregate(node))
     return any(_mentions(node, window) for node in calls)
-
-
-def _per_others(window: Window, others: Sequence[exp.Expr]) -> bool:
-    """Whether sessions are said to be per other columns than those of GROUP BY."""
-    named = {key.unnest().name if isinstance(key.unnest(), exp.Column) else "" for key in others}
-    return bool(window.partition) and named != set(window.partition)
 
 
 def _per(context: Context, window: Window, others: Sequence[exp.Expr]) -> Window:

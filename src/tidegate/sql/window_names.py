@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from tidegate.errors import make
 from tidegate.sql.functions import call
+from tidegate.sql.lengths import length
 from tidegate.sql.spans import span_of
 from tidegate.sql.window_calls import WindowCall, group_window
 from tidegate.sql.windows import RELATION_WINDOWS
@@ -99,7 +100,7 @@ class Names:
 
     def _check_same(self, node: exp.Expr, other: WindowCall | None) -> None:
         window = self.window
-        if other is not None and other.kind == window.kind and _text(other) == _text(window, other.time is None):
+        if other is not None and _same(other, window):
             return
         found = call(node)
         written = found.name.upper() if found else ""
@@ -113,9 +114,21 @@ def _functions(edge_name: str) -> set[str]:
     return {f"{kind}_{word}" for kind in RELATION_WINDOWS for word, name in _FUNCTIONS.items() if name == edge_name}
 
 
-def _text(window: WindowCall, any_time: bool = False) -> tuple[str, ...]:
-    parts = window.parts[1:] if any_time else window.parts
-    return tuple("" if part is None else part.sql(dialect="spark").casefold() for part in parts)
+def _same(one: WindowCall, other: WindowCall) -> bool:
+    """Whether two calls mean the same window, however its lengths and its time column are written."""
+    times = [time.name if isinstance(time, exp.Column) else _text(time) for time in (one.time, other.time)]
+    if one.time is not None and other.time is not None and times[0].casefold() != times[1].casefold():
+        return False
+    sizes = zip(one.parts[1:], other.parts[1:], strict=True)
+    return one.kind == other.kind and all(_size(left) == _size(right) for left, right in sizes)
+
+
+def _size(tree: exp.Expr | None) -> object:
+    return None if tree is None else length(tree) or _text(tree)
+
+
+def _text(tree: exp.Expr | None) -> str:
+    return "" if tree is None else tree.sql(dialect="spark")
 
 
 def _column(name: str, table: exp.Expr | None) -> exp.Column:
