@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -10,6 +12,7 @@ from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Schema
 from tidegate.catalog.system import PREFIX
+from tidegate.kernels.refusals import plain
 from tidegate.runtime.arrow_types import arrow_type
 from tidegate.runtime.system import SystemRelations
 from tidegate.sql import statements as s
@@ -76,12 +79,32 @@ def _source_rows(db: Database, relation: Relation, schema: pa.Schema, as_of: int
             message=f"the rows of source {relation.name} are not kept",
             hint=f"CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name} keeps them",
         )
-    step = db.log.last() if as_of is None else as_of
-    end = db.log.header(step).get("entry", 0)
+    last = db.log.last() if as_of is None else as_of
     tables = [schema.empty_table()]
-    for _, _, parts in db.inserts.entries(first, max(first, end), {relation.name}):
-        tables += [part.table.cast(schema) for part in parts]
+    for step, header in db.log.headers():
+        end = header.get("entry", 0)
+        if step <= last and end > first:
+            given = [part for _, _, parts in db.inserts.entries(first, end, {relation.name}) for part in parts]
+            late = Counter(each["row"] for each in header["late"] if _at_door(each, relation))
+            tables += [_accepted(part.table.cast(schema), late) for part in given]
+            first = end
     return pa.concat_tables(tables)
+
+
+def _at_door(late: dict[str, Any], relation: Relation) -> bool:
+    return late["view"] is None and bool(late["relation"] == relation.name)
+
+
+def _accepted(rows: pa.Table, late: Counter[str]) -> pa.Table:
+    """The rows that were not late when they came."""
+    if not late:
+        return rows
+    kept = []
+    for row in rows.to_pylist():
+        text = json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False)
+        kept.append(late[text] == 0)
+        late[text] -= late[text] > 0
+    return rows.filter(pa.array(kept))
 
 
 def _system(db: Database) -> SystemRelations:

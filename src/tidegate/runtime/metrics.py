@@ -39,7 +39,7 @@ def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
         },
         "late": sum(len(header["late"]) for _, header in headers),
         "errors": sum(len(header["errors"]) for _, header in headers),
-        "waterlines": {},
+        "waterlines": dict(headers[-1][1].get("waterlines", {})) if headers else {},
     }
 
 

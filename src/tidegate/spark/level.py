@@ -11,8 +11,8 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState
 
-from tidegate.circuit.model import Refusal
-from tidegate.kernels.api import WEIGHT, Clock, Delta
+from tidegate.circuit.model import ORDER, Refusal
+from tidegate.kernels.api import SEQ, WEIGHT, Clock, Delta
 from tidegate.kernels.specs import KernelSpec
 from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
@@ -110,6 +110,8 @@ class LevelRunner:
             refused = [[error.relation, error.code, error.message, error.row] for error in delta.errors]
             yield Block(blocks.ERRORS, 0, "", json.dumps(refused).encode())
         if delta.rows is not None and delta.rows.height:
+            if ORDER in op.columns:
+                delta.rows = delta.rows.rename({SEQ: ORDER})
             yield from self._rows(blocks.RAW + address if op.raw else None, op.direct, op.columns, delta.rows)
 
     def _replay(self, address: str, op: LevelOp, content: pl.DataFrame | None) -> Iterator[Block]:
