@@ -1,30 +1,31 @@
-"""The first law as a check: a view's content equals its SELECT, run by Spark as a batch over the accepted rows."""
+"""The first law as a check: a view's content equals its SELECT, run by Spark as a batch over the accepted rows, cut by
+its EMIT."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Schema
-from tidegate.spark.types import arrow_schema
+from tidegate.spark.types import arrow_schema, arrow_type
 from tidegate.sql.statements import Query
-from tidegate.testing.inputs import Given, Input
-from tidegate.testing.oracle_query import batch_sql, reads, uses_arrival
+from tidegate.testing.batch import Batch, Job
+from tidegate.testing.evaluation import evaluate
+from tidegate.testing.inputs import INSERT, Given, Input
+from tidegate.testing.instance import Instance, Source
+from tidegate.testing.oracle_query import reads, uses_arrival
+from tidegate.testing.rows import of_arrow, to_arrow
+from tidegate.testing.sources import InputSource, Moment, lines_now
 from tidegate.testing.spec.compare import Comparable, comparable
-from tidegate.testing.spec.types import Type, of_arrow
-from tidegate.testing.spec.values import pairs
+from tidegate.testing.spec.types import Type
+from tidegate.testing.spec.types import of_arrow as type_of
+from tidegate.testing.time.amounts import EPOCH, INFINITE, MICROSECOND, Amount, Number, Unknown, number, value
+from tidegate.testing.time.emit import Emit, early_fire, said
 
-SETTINGS = {
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+BEGINNING = (EPOCH.replace(year=2020) - EPOCH) // MICROSECOND
+"""Where the virtual clock begins."""
 
 
 @dataclass
@@ -35,6 +36,8 @@ class View:
     query: Query
     materialized: bool
     reads: tuple[str, ...]
+    emit: Emit = field(default_factory=Emit)
+    aliases: tuple[str, ...] = ()
     starts: dict[str, int] = field(default_factory=dict)
     stale: bool = True
 
@@ -48,136 +51,252 @@ class Answer:
     values: tuple[tuple[Any, ...], ...]
 
 
+@dataclass(frozen=True)
+class Micro:
+    """A micro-batch: the clock, and what it is of each input."""
+
+    clock: int
+    inputs: Mapping[str, Moment]
+
+
 class Oracle:
-    """Holds every input's accepted rows and every view's SELECT; answers what a view must contain now."""
+    """Holds every input's accepted rows and every view's SELECT; answers what a view must contain now.
+
+    Micro-batches queue up until somebody asks."""
 
     def __init__(self, spark: Any) -> None:
-        self._spark = spark.newSession()
-        for name, value in SETTINGS.items():
-            self._spark.conf.set(name, value)
+        self._batch = Batch(spark)
         self.inputs: dict[str, Input] = {}
         self.views: dict[str, View] = {}
-        self._versions: dict[str, int] = {}
-        self._frames: dict[tuple[str, int, int], Any] = {}
+        self.lateness: dict[str, dict[str, Amount]] = {}
+        self.settings: dict[str, str] = {}
+        self.clock = BEGINNING
+        self._sources: dict[tuple[str, int], InputSource] = {}
+        self._instances: dict[str, Instance] = {}
+        self._plain: dict[tuple[object, ...], Instance] = {}
+        self._advances: list[tuple[str, str, Any]] = []
+        self._queue: list[Micro] = []
+        self._lines: dict[tuple[object, ...], Number | None] = {}
 
     def add_input(self, given: Input) -> None:
         self.inputs[given.name.lower()] = given
-        self._versions.setdefault(given.name.lower(), 0)
 
-    def add_view(self, name: str, query: Query, materialized: bool) -> None:
-        view = View(name.lower(), query, materialized, reads(query))
+    def add_view(
+        self,
+        name: str,
+        query: Query,
+        materialized: bool,
+        aliases: tuple[str, ...] = (),
+        final: str | None = None,
+    ) -> None:
+        self._catch_up()
+        try:
+            emit = said(query, final, early_fire(self.settings))
+        except Unknown:
+            emit = Emit("unknown")
+        view = View(name.lower(), query, materialized, reads(query), emit, aliases)
         self.views[view.name] = view
-        view.starts = {source: len(self.inputs[source].rows) for source in self._sources(view.reads)}
+        view.starts = {source: len(self.inputs[source].rows) for source in self._sources_of(view.reads)}
+        self._instances[view.name] = self._made(view, view.starts)
 
     def drop(self, name: str) -> None:
         """Forgets a relation and all that read it."""
         for view in [one.name for one in self.views.values() if name.lower() in one.reads]:
             self.drop(view)
         self.views.pop(name.lower(), None)
-        self.inputs.pop(name.lower(), None)
+        self._instances.pop(name.lower(), None)
+        self._plain = {key: one for key, one in self._plain.items() if one.name != name.lower()}
+        if self.inputs.pop(name.lower(), None) is not None:
+            self._sources = {key: one for key, one in self._sources.items() if key[0] != name.lower()}
 
     def give(self, relation: str, given: Iterable[Given]) -> None:
         self.inputs[relation.lower()].give(given)
 
+    def advance(self, relation: str, column: str, value: Any) -> None:
+        """Moves a frontier after the next step."""
+        self._advances.append((relation.lower(), column, value))
+
+    def declare_lateness(self, view: str, column: str, delay: Amount) -> None:
+        """`LATENESS view.column delay`."""
+        self._catch_up()
+        self.lateness.setdefault(view.lower(), {})[column.lower()] = delay
+        if view.lower() in self._instances:
+            self._instances[view.lower()].declared.delays[column.lower()] = delay
+
+    def lose(self, view: str, why: str) -> None:
+        """From now on, nothing can be said about a view."""
+        if view.lower() in self._instances:
+            self._instances[view.lower()].lost = why
+
+    def says_emit(self, view: str) -> bool:
+        """Whether a view says when its results leave, or has no windows to wait for."""
+        found = self.views.get(view.lower())
+        return found is None or found.emit.strategy is not None or not self._instances[found.name].timed
+
     def step(self) -> None:
-        """The rows given so far are accepted; the views that they can reach are stale."""
-        changed = {name for name, relation in self.inputs.items() if relation.step()}
-        for name in changed:
-            self._versions[name] += 1
+        """The rows given so far are accepted; then what they set free."""
+        self._micro(self._advance)
+        while any(relation.waiting for relation in self.inputs.values()):
+            self._micro(lambda: None)
         for view in self.views.values():
-            if self._inputs_of(view) & changed:
-                view.stale = True
+            view.stale = True
+
+    def move_clock(self, micros: int) -> None:
+        """A step in which the processing clock has moved."""
+        self.clock += micros
+        self.step()
+
+    def end(self) -> None:
+        """A step in which all inputs end: what is held back comes, then every frontier is at infinity."""
+        for relation in self.inputs.values():
+            for hold in relation.time.holds:
+                hold.seen = INFINITE
+        self.step()
+        self._micro(self._end)
 
     def unanswerable(self, name: str) -> str | None:
         """Why a view's content cannot be told by a batch query, or None if it can."""
+        self._catch_up()
         view = self.views[name.lower()]
         unknown = [one for one in view.reads if one not in self.views and one not in self.inputs]
         if unknown or not view.reads:
             return f"it reads {', '.join(unknown) or 'nothing'}"
         if uses_arrival(view.query) and not all(self._keeps_order(one) for one in view.reads):
             return "it asks for the first or last row of an input whose order of arrival is not kept"
-        return next((why for one in view.reads if one in self.views and (why := self.unanswerable(one))), None)
+        instance = self._instances[view.name]
+        if instance.lost is not None:
+            return instance.lost
+        if not view.materialized and instance.timed:
+            return "it is not maintained: a query asks it as a batch"
+        return next((why for one in view.reads if one in self.views and (why := self._unreadable(one))), None)
+
+    def _unreadable(self, name: str) -> str | None:
+        view = self.views[name]
+        if not view.materialized and self._instances[name].timed:
+            return self._instances[name].lost
+        return self.unanswerable(name)
 
     def answer(self, name: str) -> Answer:
         """What the view must contain now."""
-        return self._collect(self._frame(self.views[name.lower()]))
+        self._catch_up()
+        instance = self._instances[name.lower()]
+        rows, kinds = instance.content(), instance.kinds
+        return Answer(tuple(comparable(row, kinds) for row in rows), kinds, tuple(rows))
 
     def select(self, sql: str, names: Sequence[str]) -> Answer:
         """The answer of an ad-hoc query over relations as they are now."""
-        self._register(names, {})
-        return self._collect(self._spark.sql(sql))
-
-    def _collect(self, frame: Any) -> Answer:
-        table: pa.Table = frame.toArrow()
-        kinds = tuple(of_arrow(one.type) for one in table.schema)
-        columns = [column.to_pylist() for column in table.columns]
-        rows = tuple(zip(*columns, strict=True)) if columns else ()
-        return Answer(tuple(comparable(row, kinds) for row in rows), kinds, rows)
-
-    def _frame(self, view: View) -> Any:
-        return self._run(view, view.starts)
-
-    def _run(self, view: View, starts: dict[str, int]) -> Any:
-        sql = batch_sql(view.query, self._columns)
-        self._register(view.reads, starts)
-        return self._spark.sql(sql)
-
-    def _register(self, names: Sequence[str], starts: dict[str, int]) -> None:
-        """Gives the relations their content under their names. A view that is not materialized is read with the
-        starts of whoever reads it; a materialized one has its own."""
-        frames = {}
+        self._catch_up()
+        tables = {}
         for name in names:
+            found = self._instances[name] if name in self._instances else self._source(name, 0)
+            tables[name] = found.table()
+        [table] = self._batch.run([Job(sql, tables)])
+        rows, kinds = of_arrow(table), tuple(type_of(one.type) for one in table.schema)
+        return Answer(tuple(comparable(row, kinds) for row in rows), kinds, tuple(rows))
+
+    def _end(self) -> None:
+        for relation in self.inputs.values():
+            relation.time.end()
+
+    def _advance(self) -> None:
+        for relation, column, moved in self._advances:
+            given = self.inputs[relation]
+            given.time.advance(given.place(column), moved)
+        self._advances = []
+
+    def _micro(self, then: Callable[[], object]) -> None:
+        """One micro-batch; `then` moves frontiers further when its rows are in."""
+        before = {name: lines_now(relation) for name, relation in self.inputs.items()}
+        for relation in self.inputs.values():
+            relation.step(self.clock)
+        then()
+        for relation in self.inputs.values():
+            relation.time.tick(self.clock)
+        moments = {
+            name: Moment(tuple(relation.rows), tuple(relation.changes), (before[name], lines_now(relation)))
+            for name, relation in self.inputs.items()
+        }
+        self._queue.append(Micro(self.clock, moments))
+        self._divert_late_rows()
+
+    def _divert_late_rows(self) -> None:
+        """LATE DATA TO: late rows are rows of a table, in the same step."""
+        diverting = [view for view in self.views.values() if view.query.late_data_to is not None]
+        for view in diverting:
+            self._catch_up()
+            target = view.query.late_data_to
+            rows = self._instances[view.name].late()
+            if target is not None and target.text.lower() in self.inputs:
+                self.give(target.text, [Given(INSERT, row) for row in rows])
+
+    def _catch_up(self) -> None:
+        queue, self._queue = self._queue, []
+        for micro in queue:
+            for (name, _), source in self._sources.items():
+                source.enter(micro.inputs[name])
+            evaluate(self._all(), self._batch, micro.clock)
+            for source in self._sources.values():
+                source.settle()
+        fresh = [one for one in self._all() if not one.answered_once and one.lost is None]
+        if fresh:
+            evaluate(fresh, self._batch, self.clock)
+
+    def _all(self) -> list[Instance]:
+        return [*self._plain.values(), *self._instances.values()]
+
+    def _made(self, view: View, starts: dict[str, int]) -> Instance:
+        sources: dict[str, Source] = {}
+        for name in view.reads:
             if name in self.inputs:
-                frames[name] = self._rows(self.inputs[name], starts.get(name, 0))
-            elif self.views[name].materialized:
-                frames[name] = self._frame(self.views[name])
-            else:
-                frames[name] = self._run(self.views[name], starts)
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(name)
+                sources[name] = self._source(name, starts.get(name, 0))
+            elif name in self.views and self.views[name].materialized:
+                sources[name] = self._instances[name]
+            elif name in self.views:
+                sources[name] = self._plain_instance(self.views[name], starts)
+        made = Instance(view.name, view.query, view.emit, sources, self._evaluate_line, self.clock, view.aliases)
+        made.declared.delays.update(self.lateness.get(view.name, {}) if view.materialized else {})
+        return made
 
-    def _rows(self, relation: Input, start: int) -> Any:
-        place = (relation.name, start, self._versions[relation.name.lower()])
-        if place not in self._frames:
-            table = to_arrow(relation.rows[start:], relation.columns)
-            self._frames = {one: frame for one, frame in self._frames.items() if one[:2] != place[:2]}
-            self._frames[place] = self._spark.createDataFrame(table).coalesce(1)
-        return self._frames[place]
+    def _plain_instance(self, view: View, starts: dict[str, int]) -> Instance:
+        """A view that is not materialized is read with the starts of whoever reads it."""
+        mine = {name: starts[name] for name in self._sources_of(view.reads) if name in starts}
+        made = self._made(view, mine)
+        key = (view.name, tuple(sorted(mine.items())), id(made) if made.timed else 0)
+        return self._plain.setdefault(key, made)
 
-    def _columns(self, name: str) -> tuple[str, ...] | None:
-        if name in self.inputs:
-            return tuple(column.name for column in self.inputs[name].columns)
-        return tuple(self._frame(self.views[name]).columns) if name in self.views else None
+    def _source(self, name: str, start: int) -> InputSource:
+        if (name, start) not in self._sources:
+            self._sources[name, start] = InputSource(self.inputs[name], start)
+        return self._sources[name, start]
+
+    def _evaluate_line(self, sql: str, given: Mapping[str, tuple[Number, Type]]) -> Number | None:
+        """What a monotone expression makes of waterlines, by Spark."""
+        key = (sql, tuple(given.items()))
+        if key not in self._lines:
+            schema = arrow_schema(())
+            for name, (_, kind) in given.items():
+                schema = schema.append(_field(name, kind))
+            try:
+                row = [value(found, kind) for found, kind in given.values()]
+            except OverflowError:
+                raise Unknown("a waterline is out of the range of its type") from None
+            [table] = self._batch.run([Job(f"SELECT {sql} AS line FROM __lines", {"__lines": to_arrow([row], schema)})])
+            self._lines[key] = number(of_arrow(table)[0][0], type_of(table.schema.field(0).type))
+        return self._lines[key]
 
     def _keeps_order(self, name: str) -> bool:
         return name in self.inputs and self.inputs[name].source
 
-    def _sources(self, names: Iterable[str]) -> set[str]:
+    def _sources_of(self, names: Iterable[str]) -> set[str]:
         """The sources that are read directly or through views that are not materialized."""
         found: set[str] = set()
         for name in names:
             if name in self.inputs and self.inputs[name].source:
                 found.add(name)
             elif name in self.views and not self.views[name].materialized:
-                found |= self._sources(self.views[name].reads)
-        return found
-
-    def _inputs_of(self, view: View) -> set[str]:
-        found: set[str] = set()
-        for name in view.reads:
-            found |= self._inputs_of(self.views[name]) if name in self.views else {name}
+                found |= self._sources_of(self.views[name].reads)
         return found
 
 
-def to_arrow(rows: Sequence[Sequence[Any]], columns: Schema) -> pa.Table:
-    """Rows of Python values as an Arrow table with the columns' types."""
-    schema = arrow_schema(columns)
-    arrays = [
-        pa.array([_arrow_value(row[place], kind.type) for row in rows], type=kind.type)
-        for place, kind in enumerate(schema)
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _arrow_value(value: Any, kind: pa.DataType) -> Any:
-    return pairs(value) if value is not None and pa.types.is_map(kind) else value
+def _field(name: str, kind: Type) -> pa.Field:
+    return pa.field(name, arrow_type(str(kind)))

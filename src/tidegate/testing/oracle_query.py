@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from tidegate.sql import call, render
 from tidegate.sql.statements import Query
+from tidegate.sql.window_calls import table_window
+from tidegate.sql.windows import window_function
 
 Columns = Callable[[str], tuple[str, ...] | None]
 ARRIVAL = frozenset({"first", "first_value", "last", "last_value", "any_value"})
@@ -24,7 +26,11 @@ def batch_sql(query: Query, columns: Columns) -> str:
     `columns` gives the column names of a relation."""
     if not calls(query) & {*ARRAYS, APPROXIMATE, NUMBERED} and query.select.find(exp.Limit) is None:
         return own_text(query)
-    tree = query.select.copy()
+    return tree_sql(query.select.copy(), columns)
+
+
+def tree_sql(tree: exp.Query, columns: Columns) -> str:
+    """Spark SQL for a tree, which is changed."""
     for query_part in list(tree.find_all(exp.Query)):
         _break_ties(query_part, columns)
     for select in list(tree.find_all(exp.Select)):
@@ -36,6 +42,8 @@ def own_text(query: Query) -> str:
     """The text of the SELECT, without the clauses that are ours.
 
     `SELECT a FROM t EMIT CHANGES` -> `SELECT a FROM t`"""
+    if query.allowed_lateness is not None or query.late_data_to is not None:
+        return render(query.select)
     if query.emit is None:
         return query.text
     return query.text[: query.emit.span.start - query.span.start]
@@ -43,10 +51,17 @@ def own_text(query: Query) -> str:
 
 def reads(query: Query) -> tuple[str, ...]:
     """The relations that a query names, in lower case."""
-    tables = query.select.find_all(exp.Table)
+    tables = [_read(table) for table in query.select.find_all(exp.Table)]
     ctes = {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
-    names = [table.name.lower() for table in tables if not table.db]
+    names = [table.name.lower() for table in tables if isinstance(table, exp.Table) and not table.db]
     return tuple(dict.fromkeys(name for name in names if name not in ctes))
+
+
+def _read(table: exp.Table) -> exp.Expr:
+    """What a FROM item reads: `TUMBLE(bids, ts, d)` reads bids."""
+    while isinstance(table, exp.Table) and window_function(table.this):
+        table = table_window(table)[0]  # type: ignore[assignment]
+    return table
 
 
 def uses_arrival(query: Query) -> bool:

@@ -11,9 +11,13 @@ from sqlglot import exp
 from tidegate.catalog.schema import Schema
 from tidegate.sql import render
 from tidegate.sql import statements as sql
+from tidegate.sql.lengths import text_length
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.oracle_query import own_text, reads
+from tidegate.testing.spec.types import parse_type
+from tidegate.testing.time.amounts import amount
+from tidegate.testing.time.frontiers import Frontier, Hold, Time
 
 SchemaOf = Callable[[str], Schema]
 
@@ -38,14 +42,63 @@ def _(statement: sql.CreateRelation, oracle: Oracle, schema_of: SchemaOf) -> Non
         return
     key = [one.text for one in statement.primary_key] or [one.name.text for one in statement.columns if one.primary_key]
     append_only = any(one.key.lower() == "append_only" and one.value.lower() == "true" for one in statement.options)
-    oracle.add_input(Input(name, schema_of(name), statement.kind == "source", tuple(key), append_only))
+    columns = schema_of(name)
+    time = _time(statement, columns)
+    oracle.add_input(Input(name, columns, statement.kind == "source", tuple(key), append_only, time))
+
+
+def _time(statement: sql.CreateRelation, columns: Schema) -> Time:
+    """What the columns and options of a declaration say about time."""
+    names = [column.name.lower() for column in columns]
+    kinds = [parse_type(column.type) for column in columns]
+    time = Time()
+    for mark in statement.watermarks:
+        place = names.index(mark.column.text.lower())
+        time.frontiers.append(Frontier(place, kinds[place], amount(mark.delay), False))
+    for column in statement.columns:
+        place = names.index(column.name.text.lower())
+        if column.lateness is not None:
+            time.frontiers.append(Frontier(place, kinds[place], amount(column.lateness), True))
+        if column.hold_back is not None:
+            time.holds.append(Hold(place, kinds[place], amount(column.hold_back)))
+    options = {option.key.lower(): text_length(option.value) for option in statement.options}
+    time.idle_timeout = found.micros if (found := options.get("idle_timeout")) else None
+    time.max_ahead = found.micros if (found := options.get("max_ahead")) else None
+    return time
 
 
 @_note.register
 def _(statement: sql.CreateView, oracle: Oracle, schema_of: SchemaOf) -> None:
     if statement.if_not_exists and statement.name.text.lower() in oracle.views:
         return
-    oracle.add_view(statement.name.text, statement.query, statement.materialized)
+    aliases = tuple(alias.text for alias in statement.aliases)
+    final = next((one.value for one in statement.options if one.key.lower() == "emit_final"), None)
+    oracle.add_view(statement.name.text, statement.query, statement.materialized, aliases, final)
+
+
+@_note.register
+def _(statement: sql.Lateness, oracle: Oracle, schema_of: SchemaOf) -> None:
+    oracle.declare_lateness(statement.view.text, statement.column.text, amount(statement.value))
+
+
+@_note.register
+def _(statement: sql.Advance, oracle: Oracle, schema_of: SchemaOf) -> None:
+    relation = oracle.inputs.get(statement.relation.text.lower())
+    if relation is not None:
+        column = relation.columns[relation.place(statement.column.text)]
+        answer = oracle.select(f"SELECT CAST({render(statement.value)} AS {column.type}) AS v", ())
+        oracle.advance(relation.name, column.name, answer.values[0][0])
+
+
+@_note.register
+def _(statement: sql.CreateSink, oracle: Oracle, schema_of: SchemaOf) -> None:
+    if statement.relation is not None and not oracle.says_emit(statement.relation.text):
+        oracle.lose(statement.relation.text, "a sink may have decided its EMIT")
+
+
+@_note.register
+def _(statement: sql.Set, oracle: Oracle, schema_of: SchemaOf) -> None:
+    oracle.settings[statement.name.lower()] = statement.value
 
 
 @_note.register

@@ -91,7 +91,9 @@ class Runner:
                 rows += [(given.relation, self._given(given.relation, row)) for row in given.rows]
             else:
                 kind = dict(self.engine.columns(given.relation))[given.column]
-                advances.append((f"{given.relation}.{given.column}", values.parse(given.value, kind)))
+                value = values.parse(given.value, kind)
+                advances.append((f"{given.relation}.{given.column}", value))
+                self.oracle.advance(given.relation, given.column, value)
         for relation, one in rows:
             self.oracle.give(relation, [one])
         return rows, advances
@@ -99,10 +101,20 @@ class Runner:
     def ran(self, item: model.Run, steps: range) -> None:
         """The step has run: takes note of what left the views, and holds them against the oracle."""
         with self._guarded(item):
-            self.oracle.step()
+            self._follow(item)
             self.outcome.emissions.append((item, self.law.step(steps)))
             if self._checks_law:
                 self._record(item, self.law.broken())
+
+    def _follow(self, item: model.Run) -> None:
+        """The oracle takes the same step."""
+        match item:
+            case model.Clock():
+                self.oracle.move_clock(item.millis * 1_000)
+            case model.End():
+                self.oracle.end()
+            case _:
+                self.oracle.step()
 
     def crashed(self, item: model.Item, problem: Exception) -> None:
         with self._guarded(item):
