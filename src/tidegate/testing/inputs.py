@@ -62,7 +62,7 @@ class Input:
         self.changes = []
         arrived = self._let_through(given)
         accepted = [one.row for one in arrived if self._apply(one) and one.action == INSERT]
-        self.time.accept(accepted, clock)
+        self.time.accept(accepted, clock, bool(arrived))
         return bool(given or arrived)
 
     @property

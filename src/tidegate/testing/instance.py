@@ -188,7 +188,7 @@ class Instance:
         return tuple(windowing.table().column_names) if windowing is not None else None
 
     def _inferred(self) -> Lines:
-        return self._inference().outputs(self.shape.tree, self.shape.windows)
+        return self._inference().outputs(self.shape.tree, self.shape.windows, self.names)
 
     def _inference(self) -> Inference:
         windowings = {one.windowed.table: one for one in self.windows}

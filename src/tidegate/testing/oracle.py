@@ -39,7 +39,6 @@ class View:
     emit: Emit = field(default_factory=Emit)
     aliases: tuple[str, ...] = ()
     starts: dict[str, int] = field(default_factory=dict)
-    stale: bool = True
 
 
 @dataclass(frozen=True)
@@ -138,8 +137,6 @@ class Oracle:
         self._micro(self._advance)
         while any(relation.waiting for relation in self.inputs.values()):
             self._micro(lambda: None)
-        for view in self.views.values():
-            view.stale = True
 
     def move_clock(self, micros: int) -> None:
         """A step in which the processing clock has moved."""

@@ -59,12 +59,18 @@ def _(item: model.Late, outcome: Outcome) -> None:
 def _(item: model.Waterline, outcome: Outcome) -> None:
     where = f"lower(relation) = '{item.relation.lower()}' AND lower(`column`) = '{item.column.lower()}'"
     _, rows = outcome.engine.ask(f"SELECT value FROM system.waterlines WHERE {where}")
-    kind = dict(outcome.engine.columns(item.relation))[item.column]
+    kinds = {name.lower(): kind for name, kind in outcome.engine.columns(item.relation)}
+    if item.column.lower() not in kinds:
+        raise Error("UNKNOWN_COLUMN", f"{item.relation} has no column {item.column}")
     found = str(rows[0][0]) if rows and rows[0][0] is not None else "none"
-    shown = found if found == "none" else values.show(values.parse(found, kind), kind)
-    wanted = item.value if item.value == "none" else values.show(values.parse(item.value, kind), kind)
+    shown, wanted = (_waterline(text, kinds[item.column.lower()]) for text in (found, item.value))
     if shown != wanted:
         outcome.fail(item.line, f"the waterline of {item.relation}.{item.column} is {shown}, expected {wanted}")
+
+
+def _waterline(text: str, kind: Type) -> str:
+    """A waterline as values of its column are shown; `none` and `infinity` are words."""
+    return text if text in ("none", "infinity") else values.show(values.parse(text, kind), kind)
 
 
 @check.register

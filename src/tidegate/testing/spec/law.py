@@ -20,13 +20,30 @@ Broken = tuple[str, str, tuple[str, ...]]
 
 @dataclass
 class Followed:
-    """A materialized view: what its changes sum up to."""
+    """A materialized view: what its changes sum up to. `key` are the places of the columns that identify a row; of an
+    upsert view without one, changes tell nothing."""
 
     names: tuple[str, ...]
     kinds: tuple[Type, ...]
     kind: str
     key: tuple[int, ...] | None
     content: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+    @property
+    def adds_up(self) -> bool:
+        return self.kind != "upsert" or self.key is not None
+
+    def take(self, row: tuple[Any, ...], weight: int) -> None:
+        """One change. An upsert takes the place of the row with its key."""
+        if self.kind == "upsert" and weight > 0:
+            for old in [one for one in self.content if self._identity(one) == self._identity(row)]:
+                del self.content[old]
+        self.content[row] += weight
+        if not self.content[row]:
+            del self.content[row]
+
+    def _identity(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(row[place] for place in self.key or ())
 
 
 class Law:
@@ -72,19 +89,16 @@ class Law:
         for change in self._engine.changes(name, steps):
             row = comparable([change.row[one] for one in view.names], view.kinds).values
             changes += [Emitted(change.step, change.op, row)] * abs(change.weight)
-            view.content[row] += change.weight
+            view.take(row, change.weight)
         return tuple(consolidate(changes, view.key, view.kind == "upsert"))
 
     def broken(self) -> list[Broken]:
-        """Views whose content is not the batch answer, of those that this step could have changed."""
-        found = []
-        for name, view in list(self._oracle.views.items()):
-            if view.stale and self._oracle.unanswerable(name) is None:
-                view.stale = False
-                found += self._hold_against_batch(name)
-        return found
+        """Views whose content is not the batch answer, of those that are maintained."""
+        return [one for name in self._views for one in self._hold_against_batch(name)]
 
     def _hold_against_batch(self, name: str) -> list[Broken]:
+        if name not in self._oracle.views or self._oracle.unanswerable(name) is not None:
+            return []
         answer = self._oracle.answer(name)
         kinds = tuple(kind for _, kind in self._engine.columns(name))
         if answer.kinds != kinds:
@@ -96,21 +110,24 @@ class Law:
 
     def _now(self, name: str) -> list[Comparable]:
         view = self._views.get(name)
-        if view is None or view.kind == "upsert":
+        if view is None or not view.adds_up:
             return [Comparable(row) for row in self._stored(name)]
         return [Comparable(row) for row in view.content.elements()]
 
     def stored(self) -> list[Broken]:
-        """Views whose content, when asked for, is not the sum of what they emitted."""
-        found = []
+        """Views whose content, when asked for, is not the sum of what they emitted; views that are not maintained, and
+        are not the batch answer when asked for."""
+        found: list[Broken] = []
         for name, view in self._views.items() if self._steps else ():
             negative = [row for row, weight in view.content.items() if weight < 0]
-            if view.kind != "upsert" and not negative:
+            if negative:
+                found.append((name, f"{name} retracted rows that it had not emitted: {negative}", ()))
+            elif view.adds_up:
                 asked = [Comparable(row) for row in self._stored(name)]
                 message = f"a query of {name} is not the sum of its changes"
                 found += self._difference(name, message, view.kinds, self._now(name), asked, ("sum", "query"))
-            elif negative and view.kind != "upsert":
-                found.append((name, f"{name} retracted rows that it had not emitted: {negative}", ()))
+        for name in self._oracle.views.keys() - self._views.keys() if self._steps else ():
+            found += self._hold_against_batch(name)
         return found
 
     def _stored(self, name: str) -> list[tuple[Any, ...]]:

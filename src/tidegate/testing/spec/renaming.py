@@ -10,20 +10,27 @@ from sqlglot import exp
 from tidegate.errors import Span
 from tidegate.sql import name_span, parse
 from tidegate.sql.statements import Name, Query, Statement
+from tidegate.sql.window_calls import table_window
+from tidegate.sql.windows import window_function
 from tidegate.testing.spec import model
 
-ALONE = (model.Refused, model.Warned, model.Restart, model.Clock, model.End, model.Late, model.Waterline)
-ALONE_WORDS = ("system.", "show ", "describe ", "explain ", "as of step", "create sink", "from files", "from datagen")
+ALONE = (model.Refused, model.Warned, model.Restart, model.Clock, model.End)
+_DATABASE = (
+    *("system.", "show ", "describe ", "explain ", "as of step"),
+    *("create sink", "from files", "from datagen", "set '"),
+)
+_CLOCK = ("idle_timeout", "max_ahead", "now(", "current_timestamp", "current_date", "pgcdc_events")
 
 
 def can_share(spec: model.Spec) -> bool:
-    """Whether a spec speaks of its own relations only: not of errors, restarts, the clock or the database itself."""
+    """Whether a spec speaks of its own relations only: not of errors, restarts, the database itself, or the clock: that
+    is one for all views of a pipeline."""
     if any(isinstance(item, ALONE) for item in spec.items):
         return False
     said = [item.text for item in spec.items if isinstance(item, model.Sql)]
     said += [item.query + " " for item in spec.items if isinstance(item, model.Ask)]
     said += [item.relation for item in spec.items if isinstance(item, model.Content)]
-    return not any(word in text.lower() for word in ALONE_WORDS for text in said)
+    return not any(word in text.lower() for word in (*_DATABASE, *_CLOCK) for text in said)
 
 
 def with_prefix(spec: model.Spec, prefix: str) -> model.Spec:
@@ -49,7 +56,7 @@ def _item(item: model.Item, names: Mapping[str, str]) -> model.Item:
             return replace(item, query=renamed(item.query, names))
         case model.Emits() | model.Kind():
             return replace(item, view=_name(item.view, names))
-        case model.Content():
+        case model.Content() | model.Late() | model.Waterline():
             return replace(item, relation=_name(item.relation, names))
         case model.Step():
             given = tuple(replace(one, relation=_name(one.relation, names)) for one in item.inputs)
@@ -75,6 +82,8 @@ def _places(statement: Statement, names: Mapping[str, str]) -> Iterator[Span]:
         value = getattr(statement, field.name)
         if isinstance(value, Name) and field.name in ("name", "relation", "view") and value.text.lower() in names:
             yield value.span
+        if isinstance(value, Query) and value.late_data_to is not None and value.late_data_to.text.lower() in names:
+            yield value.late_data_to.span
         for tree in _trees(value):
             yield from _places_in_tree(tree, names)
 
@@ -91,7 +100,9 @@ def _trees(value: object) -> Iterator[exp.Expr]:
 
 def _places_in_tree(tree: exp.Expr, names: Mapping[str, str]) -> Iterator[Span]:
     for node in tree.find_all(exp.Table, exp.Column):
-        identifier = node.this if isinstance(node, exp.Table) else node.args.get("table")
+        windowed = isinstance(node, exp.Table) and window_function(node.this)
+        table = table_window(node)[0] if isinstance(node, exp.Table) and windowed else node
+        identifier = table.this if isinstance(table, exp.Table) else table.args.get("table")
         span = name_span(identifier) if isinstance(identifier, exp.Identifier) else None
         if span is not None and identifier is not None and identifier.name.lower() in names:
             yield span

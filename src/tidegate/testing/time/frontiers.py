@@ -83,13 +83,13 @@ class Time:
         """Whether a row is late at the door: below the line of any LATENESS column."""
         return any(one.firm and one.below(row[one.column]) for one in self.frontiers)
 
-    def accept(self, rows: list[tuple[Any, ...]], clock: int) -> None:
-        """Rows were accepted in a step, which is over: the frontiers move."""
+    def accept(self, rows: list[tuple[Any, ...]], clock: int, busy: bool = True) -> None:
+        """Rows were accepted in a step, which is over: the frontiers move. `busy`: rows came, were they late or not."""
         for row in rows:
             for one in self.frontiers:
                 if not self._too_far_ahead(one, row[one.column], clock):
                     one.seen(row[one.column])
-        if rows:
+        if busy:
             self.idle_since = clock
             self._at_rest = {place: one.line for place, one in enumerate(self.frontiers) if one.line is not None}
 

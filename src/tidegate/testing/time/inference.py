@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
@@ -41,10 +41,13 @@ class Inference:
     ) -> None:
         self._of, self._time, self._lateness, self._evaluate = of, time, lateness, evaluate
 
-    def outputs(self, query: exp.Expr, windows: Iterable[Windowed]) -> Lines:
-        """The waterlines of the query's columns, by name."""
-        tables = {one.table: one for one in windows}
-        return {name: line for name, line in self._query(query, tables) or () if line is not None}
+    def outputs(self, query: exp.Expr, windows: Iterable[Windowed], names: Sequence[str]) -> Lines:
+        """The waterlines of the query's columns, which have these names."""
+        found = self._query(query, {one.table: one for one in windows}) or []
+        starred = any(item.is_star for select in query.find_all(exp.Select) for item in select.expressions)
+        if not starred and len(found) == len(names):
+            found = [(name.lower(), line) for name, (_, line) in zip(names, found, strict=True)]
+        return {name: line for name, line in found if line is not None}
 
     def keys(self, select: exp.Select, tables: dict[str, Windowed]) -> list[Line | None]:
         """The waterlines of what a SELECT groups by."""
