@@ -6,7 +6,7 @@ import pytest
 
 from tests.rules.plans import BIDS, USERS, project, ranked, scan, total, where
 from tidegate.kernels.specs import Order
-from tidegate.plan import Distinct, Project, SetOp, TopN, UnionAll, View
+from tidegate.plan import Distinct, Node, Project, SetOp, TopN, UnionAll, View
 from tidegate.traits import kind
 
 PRICE = (Order("price", True, False),)
@@ -58,11 +58,75 @@ def test_top_n() -> None:
     assert TopN(scan(), (), PRICE, 3).traits.state == "3 rows"
 
 
-def test_waterlines() -> None:
-    assert dict(project(scan(), t="ts").traits.waterlines) == {"t": "bids.ts"}
-    assert project(scan(), t="ts + 1").traits.waterlines == ()
-    assert UnionAll((scan(), scan())).traits.waterlines == (("ts", "bids.ts"),)
-    assert total(scan()).traits.waterlines == ()
+def lines(plan: Node) -> dict[str, str]:
+    return {column: line.name for column, line in plan.traits.waterlines}
+
+
+def test_waterlines_go_through_plain_columns() -> None:
+    assert lines(project(scan(), t="ts")) == {"t": "bids.ts"}
+    assert lines(UnionAll((scan(), scan()))) == {"ts": "bids.ts"}
+    assert lines(total(scan())) == {}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ts + INTERVAL '1' DAY",
+        "ts - INTERVAL '1' HOUR",
+        "date_trunc('HOUR', ts)",
+        "DATE(ts)",
+        "to_date(ts)",
+        "CAST(ts AS DATE)",
+        "YEAR(ts)",
+        "unix_micros(ts)",
+        "unix_timestamp(ts) * 2",
+        "unix_timestamp(ts) / 60",
+        "floor(unix_timestamp(ts) / 60)",
+        "GREATEST(ts, TIMESTAMP '2020-01-01')",
+        "LEAST(ts, ts + INTERVAL '1' DAY)",
+        "(ts + INTERVAL '1' DAY) - INTERVAL '2' DAY",
+    ],
+)
+def test_monotone_expressions_keep_a_waterline(sql: str) -> None:
+    assert list(lines(project(scan(), t=sql))) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "lost"),
+    [
+        ("HOUR(ts)", "HOUR(`ts`)"),
+        ("date_format(ts, 'yyyy')", "DATE_FORMAT(`ts`, 'yyyy')"),
+        ("unix_timestamp(ts) * -1", "UNIX_TIMESTAMP(`ts`) * -1"),
+        ("unix_timestamp(ts) * price", "UNIX_TIMESTAMP(`ts`) * `price`"),
+        ("TIMESTAMP '2020-01-01' - (ts - TIMESTAMP '2019-01-01')", "`ts`"),
+        ("CAST(ts AS STRING)", "CAST(`ts` AS STRING)"),
+        ("LEAST(ts, CAST(item AS TIMESTAMP))", "LEAST"),
+    ],
+)
+def test_other_expressions_lose_it_and_say_so(sql: str, lost: str) -> None:
+    plan = project(scan(), t=sql)
+    assert lines(plan) == {}
+    [(column, why)] = plan.traits.lost
+    assert column == "t" and lost.lower() in why.lower()
+
+
+def test_a_filter_raises_a_waterline() -> None:
+    plan = project(scan(), ts="ts", seen="CAST(item AS TIMESTAMP)")
+    assert lines(where(plan, "seen >= ts + INTERVAL '1' HOUR"))["seen"].startswith("`ts` + INTERVAL '1' HOUR")
+    assert "seen" not in lines(where(plan, "seen <= ts"))
+
+
+def test_a_union_needs_a_waterline_on_every_side() -> None:
+    both = UnionAll((project(scan(), t="unix_timestamp(ts)"), project(scan(), t="unix_timestamp(ts) - 60")))
+    one = UnionAll((project(scan(), t="unix_timestamp(ts)"), project(scan(), t="HOUR(ts)")))
+    assert lines(both)["t"].startswith("min(")
+    assert lines(one) == {}
+    assert "hour" in dict(one.traits.lost)["t"].lower()
+
+
+def test_a_top_n_gives_back_old_rows() -> None:
+    assert lines(TopN(scan(), (), PRICE, 3)) == {}
+    assert lines(TopN(scan(), ("ts",), PRICE, 3)) == {"ts": "bids.ts"}
 
 
 def test_kinds_contain_each_other() -> None:

@@ -58,7 +58,7 @@ def micros_of(tree: exp.Expr, what: str, zero: bool = False) -> int:
     if found is None or found.months or found.micros < 0 or (found.micros == 0 and not zero):
         raise make(
             "INVALID_WINDOW",
-            message=f"{what} {render(tree)} is not a length of time above zero",
+            message=f"{what} {render(tree)} is not a fixed length of time above zero",
             hint=f"write {what} INTERVAL '10' SECOND",
             span=span_of(tree),
         )
@@ -152,11 +152,12 @@ def _unclosable(node: Node, strategy: Strategy, columns: tuple[str, ...], span: 
         return _no_waterline(strategy.words, column, why, node, place)
     if isinstance(node, Aggregate):
         return _not_grouped_by_time(node, strategy, place)
-    return _no_waterline(strategy.words, ", ".join(columns) or "this view", None, node, place)
+    shown = [column for column in columns if not column.startswith("__")]
+    return _no_waterline(strategy.words, ", ".join(shown) or "this view", None, node, place)
 
 
 def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Error:
-    times = [column for column, _ in node.input.traits.waterlines]
+    times = _times_below(node)
     keys = ", ".join(key for key in node.keys if not key.startswith("__"))
     grouping = f"GROUP BY {keys}" if keys else "this aggregate"
     hint = "GROUP BY a window, such as TUMBLE(ts, INTERVAL '1' MINUTE), or write EMIT CHANGES"
@@ -173,18 +174,31 @@ def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Err
 
 def _no_waterline(words: str, column: str, why: str | None, node: Node, span: Span | None) -> Error:
     emit = words if words == "emit_final" else f"EMIT {words}"
-    detail = f"it was lost in {why}" if why else None
+    instead = "or leave it out" if words == "emit_final" else "or write EMIT CHANGES"
+    known = [name for name, _ in node.traits.waterlines if not name.startswith("__")]
+    times = _times_below(node)
     if why:
-        hint = "select the time column itself or a monotone expression of it, or write EMIT CHANGES"
+        hint = f"select the time column itself or a monotone expression of it, {instead}"
+    elif known:
+        hint = f"columns with a waterline: {', '.join(known)}"
+    elif times and column not in times:
+        hint = f"select {times[0]}, which has a waterline, {instead}"
     else:
-        hint = f"declare it: WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND, or write EMIT CHANGES"
+        hint = f"declare one: WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND, {instead}"
+    hidden = column.startswith("__") and why is not None
     return make(
         "EMIT_NEEDS_WATERLINE",
-        message=f"{emit} waits, but {column} has no waterline",
-        detail=detail,
+        message=f"{emit} waits, but {why if hidden else column} has no waterline",
+        detail=f"it was lost in {why}" if why and not hidden else None,
         hint=hint,
         span=span,
     )
+
+
+def _times_below(node: Node) -> list[str]:
+    """Columns further below that have a waterline, the nearest first."""
+    found = [name for name, _ in node.traits.waterlines if not name.startswith("__")]
+    return found or [name for below in node.inputs for name in _times_below(below)]
 
 
 __all__ = ["Strategy", "final_gate", "gated", "lateness_of", "micros_of", "strategy_of"]

@@ -205,8 +205,16 @@ def check_subtractable(column: Column, delay: str | None, span: Span | None, ana
             fits = False
     if not fits:
         hint = "a waterline needs a time or a number" if delay is None else _fitting(column)
-        value = delay or "a waterline"
-        raise make("LATENESS_TYPE", value=value, column=column.name, type=column.type.upper(), hint=hint, span=span)
+        message = f"{column.name}, which is {column.type.upper()}, cannot have a waterline" if delay is None else None
+        raise make(
+            "LATENESS_TYPE",
+            message=message,
+            value=delay,
+            column=column.name,
+            type=column.type.upper(),
+            hint=hint,
+            span=span,
+        )
 
 
 def _family(type: str) -> str:

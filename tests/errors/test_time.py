@@ -1,0 +1,46 @@
+"""What users read when an EMIT cannot work or a time annotation does not fit: the whole text, caret included.
+`time.cases` has one mistake each. `UPDATE_ERRORS=1` writes what is said now: read it as a user would."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plans.workbench import RELATIONS, apply
+from tidegate.bind import Analyzer
+from tidegate.catalog import Catalog
+from tidegate.errors import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = Path(__file__).with_name("time.cases")
+BETWEEN, BEFORE = "\n=====\n", "\n-----\n"
+CASES = [tuple(case.strip("\n").partition(BEFORE)[::2]) for case in FILE.read_text().split(BETWEEN)]
+OTHERS = "CREATE SOURCE plain (item STRING, at TIMESTAMP);"
+
+
+@pytest.fixture(scope="module")
+def analyzer(spark: SparkSession) -> Analyzer:
+    from tidegate.spark.analyzer import SparkAnalyzer
+
+    return SparkAnalyzer(spark)
+
+
+@pytest.fixture(scope="module")
+def catalog(analyzer: Analyzer) -> Catalog:
+    return apply(RELATIONS + OTHERS, Catalog(), analyzer)
+
+
+@pytest.mark.parametrize(("sql", "expected"), CASES, ids=[sql[:80] for sql, _ in CASES])
+def test_text(sql: str, expected: str, catalog: Catalog, analyzer: Analyzer) -> None:
+    with pytest.raises(Error) as caught:
+        apply(sql, catalog, analyzer)
+    said = str(caught.value)
+    if os.environ.get("UPDATE_ERRORS"):
+        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + said))
+        expected = said
+    assert said == expected
