@@ -14,7 +14,8 @@ from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, RowError, State, Welcoming
+from tidegate.kernels.cap import Cap
 from tidegate.kernels.specs import AggregateSpec
 
 
@@ -24,6 +25,7 @@ class Aggregate(Welcoming):
     def __init__(self, spec: AggregateSpec) -> None:
         self.spec, self.plan = spec, Plan(spec)
         self._partial = Partial(self.plan)
+        self._cap = None if spec.max_groups is None else Cap(spec.keys, spec.max_groups)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._partial.combined(rows)
@@ -34,12 +36,18 @@ class Aggregate(Welcoming):
     def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
         """As `step`; the changes carry the hash of their group."""
         begins = first and self.plan.spec.scalar
-        if (rows is None or rows.is_empty()) and not begins:
-            return Delta()
-        parts = self._partial.parts(self.plan.empty_input() if rows is None or rows.is_empty() else rows)
+        if rows is None or rows.is_empty():
+            if not begins:
+                return Delta()
+            rows = self.plan.empty_input()
+        errors: list[RowError] = []
+        if self._cap is not None:
+            rows, errors = self._cap.admitted(rows, state)
+        parts = self._partial.parts(rows)
         if begins and parts.groups.is_empty():
             parts = _zero(parts)
-        return Delta(GroupStep(self.plan, parts, clock, state).changes(filed=True))
+        changes = None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state).changes(filed=True)
+        return Delta(changes, errors)
 
     def content(self, state: State) -> pl.DataFrame | None:
         return groups_content(self.plan, state)

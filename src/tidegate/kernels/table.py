@@ -8,6 +8,7 @@ import polars as pl
 
 from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, Kernel, State, Table, Welcoming
 from tidegate.kernels.frames import aligned, changes, consolidated, nonempty, normalised, numbered, types_of
+from tidegate.kernels.lateness import Lateness
 from tidegate.kernels.refusals import in_order, refusals, shown
 from tidegate.kernels.specs import TableSpec
 from tidegate.kernels.weights import there, weighed
@@ -28,20 +29,26 @@ class KeyedTable(Welcoming):
     def __init__(self, spec: TableSpec) -> None:
         self._spec = spec
         self._key, self._columns = list(spec.key), list(spec.columns)
+        self._lateness = Lateness(spec)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        """Of each key the last row; rows without a key stay, to be refused."""
+        """Of each key the last row; rows without a key stay, to be refused, and so do all that may be late."""
+        return normalised(rows, self._key) if self._spec.lateness else self._last(rows)
+
+    def _last(self, rows: pl.DataFrame) -> pl.DataFrame:
         rows = normalised(rows, self._key).sort(SEQ, WEIGHT)
         keyed = rows.filter(self._has_key())
         last = keyed.unique(subset=[HASH, *self._key], keep="last", maintain_order=True)
         return pl.concat([last, rows.filter(~self._has_key())])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        dropped = self._lateness.forget(clock.lines, state)
         if inputs[0] is None:
-            return Delta()
+            return Delta(dropped=dropped)
         rows = self.combine(0, inputs[0])
         errors = refusals(self._spec.relation, "NULL_KEY", rows.filter(~self._has_key()), self._columns, self._no_key)
-        return Delta(self._replaced(rows.filter(self._has_key()), state), in_order(errors))
+        rows, late = self._in_time(rows.filter(self._has_key()), clock, state)
+        return Delta(self._replaced(rows, state), in_order(errors), late, dropped=dropped)
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.stored("rows", self._key)
@@ -52,6 +59,15 @@ class KeyedTable(Welcoming):
 
     def _no_key(self, row: Mapping[str, object]) -> str:
         return f"{self._spec.relation} has the key ({', '.join(self._key)}), which must not be NULL."
+
+    def _in_time(self, rows: pl.DataFrame, clock: Clock, state: State) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """The changes that apply, one per key, and those that are late."""
+        if not self._spec.lateness:
+            return rows, None
+        rows = self._lateness.filed(rows)
+        table = state.table("rows", types_of(rows, self._columns), self._key)
+        rows, late = self._lateness.parted(rows, table, clock.lines)
+        return self._last(rows), late
 
     def _replaced(self, rows: pl.DataFrame, state: State) -> pl.DataFrame | None:
         table = state.table("rows", types_of(rows, self._columns), self._key)
@@ -70,17 +86,21 @@ class AppendOnlyTable(KeyedTable):
         return normalised(rows, self._key)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        dropped = self._lateness.forget(clock.lines, state)
         if inputs[0] is None:
-            return Delta()
+            return Delta(dropped=dropped)
         rows = self.combine(0, inputs[0]).sort(SEQ, WEIGHT)
         keyed = self._has_key()
         relation, columns = self._spec.relation, self._columns
         errors = refusals(relation, "NULL_KEY", rows.filter(~keyed), columns, self._no_key)
         errors += refusals(relation, "APPEND_ONLY", rows.filter(keyed, pl.col(WEIGHT) < 0), columns, self._a_delete)
-        inserts = rows.filter(keyed, pl.col(WEIGHT) > 0)
+        inserts = self._lateness.filed(rows.filter(keyed, pl.col(WEIGHT) > 0))
+        below = pl.Series(self._lateness.below(inserts, clock.lines))
+        late, inserts = inserts.filter(below).select(*columns, WEIGHT), inserts.filter(~below)
         fresh = self._fresh(inserts, state)
         errors += refusals(relation, "APPEND_ONLY", inserts.filter(~fresh), columns, self._a_second)
-        return Delta(nonempty(inserts.filter(fresh).select(*columns, _ONE)), in_order(errors))
+        changes = nonempty(inserts.filter(fresh).select(*columns, _ONE))
+        return Delta(changes, in_order(errors), nonempty(late), dropped=dropped)
 
     def _fresh(self, inserts: pl.DataFrame, state: State) -> pl.Series:
         """Which rows are the first of their key; these are stored."""

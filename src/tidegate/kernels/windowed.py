@@ -12,7 +12,8 @@ from tidegate.kernels.aggregates.bags import table_name, value_ident
 from tidegate.kernels.aggregates.partial import Partial
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, INFINITE, LATE, NO_TIME, OK, Clock, Delta, State
+from tidegate.kernels.api import HASH, INFINITE, LATE, NO_TIME, OK, Clock, Delta, RowError, State
+from tidegate.kernels.cap import EARLIEST, Cap
 from tidegate.kernels.lines import Lines, line_micros, micros, since
 from tidegate.kernels.sessions import Sessions
 from tidegate.kernels.specs import AggregateSpec, WindowedSpec
@@ -41,11 +42,13 @@ class Windowed:
     def __init__(self, spec: WindowedSpec) -> None:
         self.spec = spec
         port = on_port(spec)
-        self._port = Partial(Plan(replace(port, keys=(*port.keys, PANE))))
+        most, edges = spec.aggregate.max_groups, (spec.window.start, spec.window.end)
+        self._port = Partial(Plan(replace(port, keys=(*port.keys, PANE))), None if most is None else EARLIEST)
         self._plan = Plan(spec.aggregate)
         self._partial = Partial(self._plan)
         self._grid = Grid(spec.window)
         self.filing = Filing(self._grid)
+        self._cap = None if most is None else Cap(spec.aggregate.keys, most, edges, self.filing.of_window)
 
     def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         """A row is late if no window of it is open: if it is before the start of all that are."""
@@ -59,18 +62,26 @@ class Windowed:
         times = micros(rows[self._time(rows)])
         if times.null_count():
             rows, times = rows.filter(times.is_not_null()), times.drop_nulls()
-        return self._port.combined(rows.with_columns(pl.Series(PANE, self._grid.panes(times.to_numpy()))))
+        earliest = [] if self._cap is None else [times.alias(EARLIEST)]
+        panes = pl.Series(PANE, self._grid.panes(times.to_numpy()))
+        return self._port.combined(rows.with_columns(panes, *earliest))
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         return unfiled(self.filed_step(inputs[0], clock, state, first))
 
     def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
-        changes = None if rows is None or rows.is_empty() else self._changes(rows, clock, state)
-        return Delta(changes, dropped=self.forget(clock, state))
+        delta = Delta() if rows is None or rows.is_empty() else self._changes(rows, clock, state)
+        return replace(delta, dropped=self.forget(clock, state))
 
-    def _changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
-        parts = self._partial.parts(self._windows(rows, since(clock, self.spec.delayed)))
-        return None if parts.groups.is_empty() else GroupStep(self._plan, parts, clock, state).changes(filed=True)
+    def _changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> Delta:
+        errors: list[RowError] = []
+        rows = self._windows(rows, since(clock, self.spec.delayed))
+        if self._cap is not None:
+            rows, errors = self._cap.admitted(rows, state)
+        parts = self._partial.parts(rows)
+        if parts.groups.is_empty():
+            return Delta(errors=errors)
+        return Delta(GroupStep(self._plan, parts, clock, state).changes(filed=True), errors)
 
     def forget(self, clock: Clock, state: State) -> int:
         """Drops the windows that are closed for good; gives the number of groups."""
@@ -82,6 +93,8 @@ class Windowed:
             bag = state.stored(table_name(number), value_ident(self._plan, number)) if values.stored else None
             if bag is not None:
                 bag.forget_below(limit)
+        if self._cap is not None:
+            self._cap.forget_below(limit, state)
         groups = state.stored("groups", self.spec.aggregate.keys)
         return 0 if groups is None else groups.forget_below(limit)
 

@@ -33,8 +33,9 @@ class Parts:
 class Partial:
     """The partial aggregation of one GROUP BY."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, least: str | None = None) -> None:
+        """`least` names a further column, of which the smallest value is kept."""
+        self._plan, self._least = plan, [] if least is None else [least]
         self._keys = [HASH, *plan.spec.keys]
         self._plain = [number for number, slot in enumerate(plan.slots) if slot.values is None]
         reals = {number: plan.slots[number].accumulator for number in self._plain}
@@ -71,18 +72,19 @@ class Partial:
             rows = rows.with_columns(pl.lit(0, pl.Int64).alias(HASH))
         args = [name for values in self._plan.values for name in values.args]
         rows = normalised(rows, [*self._plan.spec.keys, *args])
-        sums = self._summed(rows.select(self._keys).with_columns(rows[WEIGHT], *self._terms(rows)))
+        least = [rows[name] for name in self._least]
+        sums = self._summed(rows.select(self._keys).with_columns(rows[WEIGHT], *least, *self._terms(rows)))
         return [sums, *(net(values, self._keys, counting(values, rows)) for values in self._plan.values)]
 
     def _again(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
         sums, *bags = (rows.filter(pl.col(KIND) == kind) for kind in range(len(self._plan.values) + 1))
-        columns = [WEIGHT, *(name for number in self._plain for name in self._columns(number))]
+        columns = [WEIGHT, *self._least, *(name for number in self._plain for name in self._columns(number))]
         entries = [net(values, self._keys, bag) for values, bag in zip(self._plan.values, bags, strict=True)]
         return [self._summed(sums.select(*self._keys, *columns)), *entries]
 
     def _summed(self, terms: pl.DataFrame) -> pl.DataFrame:
         by = [*self._keys, *self._places]
-        return terms.group_by(by).agg(pl.exclude(by).sum())
+        return terms.group_by(by).agg(pl.exclude([*by, *self._least]).sum(), pl.col(self._least).min())
 
     def _columns(self, number: int) -> list[str]:
         if number not in self._reals:

@@ -7,6 +7,7 @@ the low ones. Marks that are out of range are filed at the edge; nothing is ever
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from tidegate.kernels.windows.grid import Grid, Ints
 
@@ -26,6 +27,10 @@ class Filing:
         """The numbers for windows with these marks and keys with these hashes."""
         spread = (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).view(np.int64)
         return (np.clip(marks, -self._most, self._most - 1) << self._bits) | spread
+
+    def of_window(self, filed: pl.Series) -> pl.Series:
+        """The numbers without the part of the key."""
+        return pl.Series(filed.name, filed.to_numpy() >> self._bits << self._bits)
 
     def limit(self, time_us: int) -> int:
         """Windows that end at or before a time are filed below this, all others are not."""
