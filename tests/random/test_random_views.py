@@ -1,4 +1,5 @@
-"""Two hundred random views hold after every step; more with `python -m tidegate.testing.random_views`."""
+"""Two hundred random views hold after every step, and three hundred with windows, lateness and EMIT; more with
+`python -m tidegate.testing.random_views`."""
 
 import pytest
 
@@ -10,4 +11,10 @@ VIEWS = 25
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_random_views_hold(seed, spark):
     report = try_seed(spark, seed, VIEWS, shrink_seconds=60)
+    assert report is None, report
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_random_views_with_time_hold(seed, spark):
+    report = try_seed(spark, seed, VIEWS, steps=3, shrink_seconds=60, timed=True)
     assert report is None, report

@@ -1,4 +1,4 @@
-"""Many small queries as one job: each query's rows are one struct column of a union."""
+"""Many small queries as one job: each query's rows are structs in one column of a union."""
 
 from __future__ import annotations
 
@@ -87,16 +87,17 @@ def _agreeing(jobs: Sequence[Job]) -> Iterator[list[int]]:
 
 
 def _union(jobs: Sequence[Job]) -> str:
-    """`SELECT 0 AS n, struct(*) AS q0, NULL AS q1 FROM (...) UNION ALL SELECT 1, NULL, struct(*) FROM (...)`"""
+    """`SELECT 0 AS n, array(struct(*)) AS q0, array() AS q1 FROM (...) UNION ALL SELECT 1, array(), array(struct(*))`
+
+    A struct cannot be NULL where it has columns that cannot; an array can be empty."""
     parts = []
     for place, job in enumerate(jobs):
-        columns = ", ".join(f"{'struct(*)' if other == place else 'NULL'} AS q{other}" for other in range(len(jobs)))
+        filled = ["array(struct(*))" if other == place else "array()" for other in range(len(jobs))]
+        columns = ", ".join(f"{value} AS q{other}" for other, value in enumerate(filled))
         parts.append(f"SELECT {place} AS n, {columns} FROM ({job.sql}\n)")
     return "\nUNION ALL\n".join(parts)
 
 
 def _part(answer: pa.Table, place: int) -> pa.Table:
-    rows = answer.filter(pc.equal(answer["n"], place))[f"q{place}"].combine_chunks()
-    arrays = rows.flatten()
-    names = [field.name for field in rows.type]
-    return pa.Table.from_arrays(arrays, names=names)
+    rows = answer.filter(pc.equal(answer["n"], place))[f"q{place}"].combine_chunks().flatten()
+    return pa.Table.from_arrays(rows.flatten(), names=[field.name for field in rows.type])

@@ -81,7 +81,8 @@ class Instance:
     @property
     def timed(self) -> bool:
         """Whether its content depends on more than the rows it reads."""
-        return self.lost is not None or bool(self.windows) or self._now or self._strategy() in (*WAITING, "every")
+        waits = self.emit.final is not None or self.emit.strategy in (*WAITING, "every")
+        return self.lost is not None or bool(self.windows) or self._now or waits
 
     def rows(self) -> list[Row]:
         return self._below.rows() if self._below is not None else []

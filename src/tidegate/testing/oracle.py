@@ -88,7 +88,7 @@ class Oracle:
         aliases: tuple[str, ...] = (),
         final: str | None = None,
     ) -> None:
-        self._catch_up()
+        self._drain()
         try:
             emit = said(query, final, early_fire(self.settings))
         except Unknown:
@@ -117,7 +117,7 @@ class Oracle:
 
     def declare_lateness(self, view: str, column: str, delay: Amount) -> None:
         """`LATENESS view.column delay`."""
-        self._catch_up()
+        self._drain()
         self.lateness.setdefault(view.lower(), {})[column.lower()] = delay
         if view.lower() in self._instances:
             self._instances[view.lower()].declared.delays[column.lower()] = delay
@@ -220,13 +220,20 @@ class Oracle:
         """LATE DATA TO: late rows are rows of a table, in the same step."""
         diverting = [view for view in self.views.values() if view.query.late_data_to is not None]
         for view in diverting:
-            self._catch_up()
+            self._drain()
             target = view.query.late_data_to
             rows = self._instances[view.name].late()
             if target is not None and target.text.lower() in self.inputs:
                 self.give(target.text, [Given(INSERT, row) for row in rows])
 
     def _catch_up(self) -> None:
+        """Every view has its answer as of now."""
+        self._drain()
+        fresh = [one for one in self._all() if not one.answered_once and one.lost is None]
+        if fresh:
+            evaluate(fresh, self._batch, self.clock)
+
+    def _drain(self) -> None:
         queue, self._queue = self._queue, []
         for micro in queue:
             for (name, _), source in self._sources.items():
@@ -234,9 +241,6 @@ class Oracle:
             evaluate(self._all(), self._batch, micro.clock)
             for source in self._sources.values():
                 source.settle()
-        fresh = [one for one in self._all() if not one.answered_once and one.lost is None]
-        if fresh:
-            evaluate(fresh, self._batch, self.clock)
 
     def _all(self) -> list[Instance]:
         return [*self._plain.values(), *self._instances.values()]

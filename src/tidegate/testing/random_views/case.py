@@ -7,21 +7,28 @@ from typing import Any
 
 from tidegate.testing.inputs import DELETE, TOMBSTONE
 from tidegate.testing.random_views.queries import Field, Query
+from tidegate.testing.random_views.windows import WindowSelect
 from tidegate.testing.spec.types import parse_type
 from tidegate.testing.spec.values import show
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A source, a bag, or a keyed table (`key`: its first columns)."""
+    """A source, a bag, or a keyed table (`key`: its first columns). `notes` are annotations of columns, by place;
+    `extra` is what else is declared."""
 
     name: str
     fields: tuple[Field, ...]
     source: bool
     key: int = 0
+    notes: tuple[tuple[int, str], ...] = ()
+    extra: tuple[str, ...] = ()
 
     def sql(self) -> str:
         columns = [f"{field.name} {field.type.upper()}" for field in self.fields]
+        for place, note in self.notes:
+            columns[place] += f" {note}"
+        columns += self.extra
         if self.key:
             columns.append(f"PRIMARY KEY ({', '.join(field.name for field in self.fields[: self.key])})")
         return f"CREATE {'SOURCE' if self.source else 'TABLE'} {self.name} ({', '.join(columns)});"
@@ -29,18 +36,21 @@ class Relation:
 
 @dataclass(frozen=True)
 class View:
+    """`tail` is what stands after the query, clause by clause."""
+
     name: str
-    query: Query
+    query: Query | WindowSelect
     materialized: bool
+    tail: tuple[str, ...] = ()
 
     def sql(self) -> str:
         kind = "MATERIALIZED VIEW" if self.materialized else "VIEW"
-        return f"CREATE {kind} {self.name} AS {self.query.sql()};"
+        return f"CREATE {kind} {self.name} AS {' '.join([self.query.sql(), *self.tail])};"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One row for one relation."""
+    """One row for one relation; or, alone in its step and for none, a move of the clock or the end of all inputs."""
 
     relation: str
     action: str
@@ -48,6 +58,7 @@ class Change:
 
 
 Step = tuple[Change, ...]
+CLOCK, END = "clock", "end"
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class Case:
             if view.name in kept:
                 kept |= view.query.reads()
         relations = tuple(relation for relation in self.relations if relation.name in kept)
-        names_left = {relation.name for relation in relations}
+        names_left = {"", *(relation.name for relation in relations)}
         steps = tuple(tuple(change for change in step if change.relation in names_left) for step in self.steps)
         views = tuple(view for view in self.views if view.name in kept)
         return replace(self, relations=relations, views=views, steps=steps)
@@ -78,10 +89,15 @@ class Case:
         lines += [f"  {relation.sql()}" for relation in self.relations]
         lines += [f"  {view.sql()}" for view in self.views if view.name not in self.late]
         for number, step in enumerate(self.steps, start=1):
-            lines += ["", f"step {number}", *self._rows(step)]
+            lines += ["", *self._lines(number, step)]
             late = [f"  {view.sql()}" for view in self.views if view.name in self.late]
             lines += ["", "sql", *late] if number == 1 and late else []
         return "\n".join(lines) + "\n"
+
+    def _lines(self, number: int, step: Step) -> list[str]:
+        if step and step[0].action in (CLOCK, END):
+            return [" ".join([step[0].action, *step[0].row])]
+        return [f"step {number}", *self._rows(step)]
 
     def _rows(self, step: Step) -> list[str]:
         lines: list[str] = []

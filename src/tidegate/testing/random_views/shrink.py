@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tidegate.testing.random_views.case import Case, View
+from tidegate.testing.random_views.case import Case
 
 Fails = Callable[[Case], bool]
 T = TypeVar("T")
@@ -16,7 +16,8 @@ T = TypeVar("T")
 def shrink(case: Case, fails: Fails, seconds: float) -> Case:
     """The smallest failing case that was found in the given time."""
     deadline = time.monotonic() + seconds
-    for attempts in (_fewer_views, _fewer_steps, _fewer_rows, _simpler_queries, _fewer_steps, _fewer_rows):
+    order = (_fewer_views, _fewer_steps, _fewer_rows, _simpler_queries, _shorter_tails, _fewer_steps, _fewer_rows)
+    for attempts in order:
         case = _while_smaller(case, attempts, fails, deadline)
     return case
 
@@ -60,8 +61,14 @@ def _simpler_queries(case: Case) -> Iterator[Case]:
         for query in view.query.simpler():
             if view.name in read and query.fields != view.query.fields:
                 continue
-            views = (*case.views[:place], View(view.name, query, view.materialized), *case.views[place + 1 :])
+            views = (*case.views[:place], replace(view, query=query), *case.views[place + 1 :])
             yield replace(case, views=views).with_views({one.name for one in views} - read)
+
+
+def _shorter_tails(case: Case) -> Iterator[Case]:
+    for place, view in enumerate(case.views):
+        for tail in _without_parts(view.tail, 1):
+            yield replace(case, views=(*case.views[:place], replace(view, tail=tail), *case.views[place + 1 :]))
 
 
 def _without_parts(whole: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -178,7 +178,7 @@ def _resolved(key: exp.Expr, select: exp.Select) -> exp.Expr:
     if isinstance(key, exp.Column) and not key.table:
         aliases = [one for one in select.expressions if isinstance(one, exp.Alias)]
         named = [one.this for one in aliases if one.alias.lower() == key.name.lower()]
-        computed = [one for one in named if not isinstance(one, exp.Column)]
+        computed = [one for one in named if not isinstance(one, exp.Column) and not _aggregates(one)]
         return computed[0] if computed else key
     return key
 
