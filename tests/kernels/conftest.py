@@ -1,4 +1,5 @@
-"""State in tiny pieces, so that a few rows are enough to merge runs and fold them round and round."""
+"""State in tiny pieces, so that a few rows are enough to merge runs and fold them round and round, and to make hopping
+windows in rounds."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tidegate.kernels import hops
 from tidegate.kernels.state import CACHE, compaction
 
 
@@ -17,5 +19,6 @@ def tiny_chunks() -> Iterator[None]:
         patch.setattr(compaction, "LEAST_ABOVE", 2)
         patch.setattr(compaction, "SMALL_RUN", 2)
         patch.setattr(compaction, "LARGEST_RUN", 16)
+        patch.setattr(hops, "MANY", 12)
         yield
     CACHE.clear()

@@ -14,6 +14,7 @@ from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
 from tidegate.kernels.api import HASH, INFINITE, LATE, NO_TIME, OK, Clock, Delta, RowError, State
 from tidegate.kernels.cap import EARLIEST, Cap
+from tidegate.kernels.hops import Hops
 from tidegate.kernels.lines import Lines, line_micros, micros, since
 from tidegate.kernels.sessions import Sessions
 from tidegate.kernels.specs import AggregateSpec, WindowedSpec
@@ -48,6 +49,8 @@ class Windowed:
         self._partial = Partial(self._plan)
         self._grid = Grid(spec.window)
         self.filing = Filing(self._grid)
+        flat = Partial(Plan(replace(port, keys=())), None if most is None else EARLIEST)
+        self._hops = Hops(flat, self._grid, port.keys)
         self._cap = None if most is None else Cap(spec.aggregate.keys, most, edges, self.filing.of_window)
 
     def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
@@ -128,7 +131,12 @@ class Windowed:
         line, window = self.line(lines), self.spec.window
         if line == INFINITE:
             rows, line = rows.clear(), None
-        found = self._grid.windows(rows[PANE].to_numpy(), None if line is None else int(line) - self.spec.lateness)
+        after = None if line is None else int(line) - self.spec.lateness
+        if self._hops.pays(rows.height):
+            rows = self._hops.summed(rows, PANE)
+            found = self._grid.hops(rows[PANE].to_numpy(), after)
+        else:
+            found = self._grid.windows(rows[PANE].to_numpy(), after)
         if len(found.row) != rows.height or self._grid.kind != "tumble":
             rows = rows[found.row]
         filed = self.filing.filed(found.mark, rows[HASH].to_numpy())

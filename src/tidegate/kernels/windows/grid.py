@@ -52,11 +52,32 @@ class Grid:
     def windows(self, times: Ints, after: int | None = None) -> Exploded:
         """All windows of each time, or those that end after a point of time."""
         number = self._numbers(times)
-        row, start, end = self._cumulated(number) if self.kind == "cumulate" else self._hopped(number)
+        return self._after(*(self._cumulated(number) if self.kind == "cumulate" else self._hopped(number)), after)
+
+    def _after(self, row: npt.NDArray[np.intp], start: Ints, end: Ints, after: int | None) -> Exploded:
         last = self._micros(end)
         if after is not None and not (kept := last > after).all():
             row, start, end, last = row[kept], start[kept], end[kept], last[kept]
         return Exploded(row, self._micros(start), last, end // self.unit)
+
+    @property
+    def regular(self) -> bool:
+        """Whether all windows are made of the same number of panes, one for each slide."""
+        return self.kind == "hop" and self._size % self._slide == 0
+
+    @property
+    def panes_each(self) -> int:
+        """How many panes a regular window has."""
+        return self._size // self._slide
+
+    def slides(self, times: Ints) -> Ints:
+        """How many slides after the epoch each time is."""
+        return self._numbers(times) // self._slide
+
+    def hops(self, slides: Ints, after: int | None = None) -> Exploded:
+        """The windows that begin at these slides, if they end after a point of time."""
+        start = slides * self._slide
+        return self._after(np.arange(len(slides)), start, start + self._size, after)
 
     def covered(self, times: Ints) -> npt.NDArray[np.bool_]:
         """Which times are in a window at all: all of them, unless windows have gaps between them."""
