@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,10 +95,25 @@ def _spec(block: Block, spark: SparkSession) -> None:
     assert not failures, "\n".join(failure.render() for failure in failures)
 
 
+def test_the_picture_of_the_emit_page_is_what_its_script_draws(spark: SparkSession) -> None:
+    script = runpy.run_path(str(ROOT / "examples" / "emit_pictures.py"))
+    with tidegate.connect(spark=spark, clock="virtual") as db:
+        drawn = script["picture"](script["moments"](db))
+    assert drawn in (ROOT / "docs" / "emit.md").read_text(encoding="utf-8")
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+        for target, place in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name} -> {target}"
+            assert not place or place in _places(found), f"{page.name} -> {target}{place}"
+
+
+def _places(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_errors_page_explains_every_code() -> None:

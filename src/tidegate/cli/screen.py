@@ -113,11 +113,18 @@ class JsonScreen(LogScreen):
 
 
 def log_line(metrics: Metrics) -> str:
-    """`step 12  in 5,000 rows  revenue 8 rows  late 0  errors 0`."""
+    """`step 12  in 5,000 rows  bids.ts 2024-05-01 12:00:10  revenue 8 rows  late 0  errors 0`."""
     rows_in = sum(each["rows_in"] for each in metrics["inputs"].values())
+    frontiers = (f"{column} {value}" for column, value in _of_inputs(metrics).items())
     views = (f"{name} {counted(each['rows'], 'row')}" for name, each in metrics["views"].items())
-    parts = [f"step {metrics['step']}", f"in {counted(rows_in, 'row')}", *views]
+    parts = [f"step {metrics['step']}", f"in {counted(rows_in, 'row')}", *frontiers, *views]
     return "  ".join([*parts, f"late {metrics['late']}", f"errors {metrics['errors']}"])
+
+
+def _of_inputs(metrics: Metrics) -> dict[str, Any]:
+    """The waterlines of sources and tables, where there are any yet; those of views follow them."""
+    known = {place: value for place, value in metrics["waterlines"].items() if value is not None}
+    return {place: value for place, value in known.items() if place.split(".")[0] in metrics["inputs"]}
 
 
 def _counters(kind: str, fields: Mapping[str, str], rows: Mapping[str, Any]) -> Table:

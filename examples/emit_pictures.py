@@ -1,0 +1,131 @@
+"""The six ways to EMIT, side by side: the same rows through six views, drawn as a timeline.
+
+    python examples/emit_pictures.py
+
+The clock is virtual, so the picture is the same on every machine. docs/emit.md shows it; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import tidegate
+
+NOON = datetime(2020, 1, 1, 12)
+SOURCE = "CREATE SOURCE bids (price BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND);"
+LATENESS = "ALLOWED LATENESS INTERVAL '5' SECOND"
+VIEWS = {
+    "CHANGES": f"{LATENESS} EMIT CHANGES",
+    "ON UPDATE": f"{LATENESS} EMIT ON UPDATE",
+    "EVERY 5 s": f"{LATENESS} EMIT EVERY INTERVAL '5' SECOND",
+    "ON WATERMARK": f"{LATENESS} EMIT ON WATERMARK",
+    "ON WINDOW CLOSE": f"{LATENESS} EMIT ON WINDOW CLOSE",
+    "FINAL": "EMIT FINAL",
+}
+ARRIVALS: dict[int, list[tuple[int, int]]] = {
+    2: [(1, 2)],
+    4: [(2, 3)],
+    6: [],
+    11: [(4, 8)],
+    13: [(8, 9), (0, 12)],
+    14: [(16, 7)],
+    16: [],
+    18: [(0, 17)],
+}
+"""Second of the clock -> rows that come then: (price, second of the event)."""
+
+WIDTH = 11
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was there to see at one second of the clock: rows, frontier, and per view what left of the first window."""
+
+    second: int
+    rows: list[str]
+    frontier: str
+    left: dict[str, list[str]]
+
+
+def moments(db: tidegate.Database) -> list[Moment]:
+    """Runs the rows through the views, a step per moment. The clock of `db` is virtual."""
+    db.sql(SOURCE + "".join(_view(name, clause) for name, clause in VIEWS.items()))
+    db.advance_clock(timedelta(hours=12))
+    found, now = [], 0
+    for second, rows in ARRIVALS.items():
+        db.advance_clock(timedelta(seconds=second - now))
+        db.insert("bids", [(price, NOON + timedelta(seconds=event)) for price, event in rows])
+        steps, now = db.step().steps, second
+        left = {name: list(_left(db, name, steps)) for name in VIEWS}
+        found.append(Moment(second, [f"{price} at :{event:02}" for price, event in rows], _frontier(db), left))
+    for view, price in db.query("SELECT view, get_json_object(row, '$.price') FROM system.late_rows"):
+        _of(found, price).left[_titled(view)].append("late")
+    return found
+
+
+def _view(name: str, clause: str) -> str:
+    return f"""
+        CREATE MATERIALIZED VIEW {_named(name)} AS
+          SELECT window_start, SUM(price) AS total
+          FROM TUMBLE(bids, ts, INTERVAL '10' SECOND)
+          GROUP BY window_start
+          {clause};"""
+
+
+def _named(title: str) -> str:
+    return title.lower().replace(" ", "_")
+
+
+def _titled(view: str) -> str:
+    return next(title for title in VIEWS if _named(title) == view)
+
+
+def _of(found: Sequence[Moment], price: str) -> Moment:
+    """The moment at which the row of that price came."""
+    return next(moment for moment in found if any(row.startswith(f"{price} at") for row in moment.rows))
+
+
+def _left(db: tidegate.Database, name: str, steps: range) -> Iterator[str]:
+    for change in db.changes(_named(name), steps.start, steps.stop - 1):
+        if change.row["window_start"].second == 0:
+            yield f"{change.op} {change.row['total']}"
+
+
+def _frontier(db: tidegate.Database) -> str:
+    found = db.metrics()["waterlines"].get("bids.ts")
+    return "none" if found is None else f":{found[17:19]}"
+
+
+def picture(seen: Sequence[Moment]) -> str:
+    """A column per moment, a row per strategy; an update of two halves takes two lines."""
+    drawn = [
+        *_drawn("clock", [[f":{moment.second:02}"] for moment in seen], " "),
+        *_drawn("rows in", [moment.rows for moment in seen], " "),
+        *_drawn("frontier", [[moment.frontier] for moment in seen], " "),
+        "",
+    ]
+    for name in VIEWS:
+        drawn += _drawn(name, [moment.left[name] for moment in seen], "·")
+    return "\n".join(drawn)
+
+
+def _drawn(name: str, cells: Sequence[Sequence[str]], fill: str) -> Iterator[str]:
+    for line in range(max(1, *(len(cell) for cell in cells))):
+        texts = [cell[line] if line < len(cell) else "" for cell in cells]
+        filled = (_cell(text, fill if line == 0 else " ") for text in texts)
+        yield f"{'' if line else name:<17}{''.join(filled)}".rstrip()
+
+
+def _cell(text: str, fill: str) -> str:
+    return (f"{text} " if text else "").ljust(WIDTH - 1, fill) + " "
+
+
+def main() -> None:
+    with tidegate.connect(clock="virtual") as db:
+        print(picture(moments(db)))
+
+
+if __name__ == "__main__":
+    main()
