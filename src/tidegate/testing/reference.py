@@ -64,6 +64,7 @@ def model(spec: KernelSpec) -> Model:
             return Top(spec)
         case TableSpec():
             return Content(spec)
+    raise TypeError(f"{type(spec).__name__} has its model in reference_time")
 
 
 class Groups(Model):
