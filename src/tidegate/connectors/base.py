@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -92,6 +92,16 @@ class Source(Protocol):
 
     def failure(self, text: str) -> Error | None:
         """The error for the user when a step failed with this text and the source knows why."""
+        ...
+
+
+@runtime_checkable
+class FileNames(Protocol):
+    """A source whose rows are in parquet files."""
+
+    def paths(self, spark: SparkSession, context: SourceContext) -> DataFrame | None:
+        """A streaming frame of the new files alone: `path`, and `written`, a number by which the rows of a file come
+        after those of older files. None if only Spark can read them."""
         ...
 
 

@@ -18,14 +18,15 @@ from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import ORDER, Branch, Circuit, Door, Filter, Guard, Op, Port, Project, Refusal, Seen
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
 from tidegate.kernels.specs import Test
-from tidegate.spark import blocks, buckets
+from tidegate.spark import blocks, buckets, xxhash64
 from tidegate.spark.clock import ClockSource
+from tidegate.spark.direct import Reading, read_and_pack
 from tidegate.spark.expressions import inside, literal, quoted
 from tidegate.spark.level import Direct, LevelOp, LevelRunner
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
 from tidegate.spark.processor import Level
 from tidegate.spark.refuse import Watch
-from tidegate.spark.types import struct_type
+from tidegate.spark.types import arrow_type, struct_type
 
 ADDRESS = [
     StructField("__op", StringType()),
@@ -121,6 +122,43 @@ class Lowering:
     def pack_source(self, frame: DataFrame, relation: str) -> DataFrame:
         """A connector's flat frame (the relation's columns, `__w`, `__seq`, `__error`, `__raw`) as blocks."""
         return self._pack(frame, {f"in:{relation}": None}, passthrough=False, ordered=True, source=relation)
+
+    def reading(self, relation: str, columns: Schema) -> Reading | None:
+        """How a worker can read the relation's files itself: if every consumer takes columns as they are. None: some
+        need Spark SQL, or a column that only Spark can hash or read."""
+        readers = self._readers(f"in:{relation}")
+        types = {column.name: column.type for column in columns}
+        if any(not column.nullable for column in columns):
+            return None
+        targets = [self._direct_target(reader, types) for reader in readers]
+        if not targets or any(target is None for target in targets):
+            return None
+        found = tuple(target for target in targets if target is not None)
+        used = {source for target in found for _, source in target.select or ()} & types.keys()
+        if any(types[name] not in xxhash64.SUPPORTED for name in used):
+            return None
+        read = tuple((name, arrow_type(type)) for name, type in types.items() if name in used)
+        return Reading(read, PackConfig(found, False, relation, self.spill, self.clock)) if read else None
+
+    def pack_files(self, frame: DataFrame, reading: Reading) -> DataFrame:
+        """Files, by their names, as the blocks of their rows."""
+        return frame.mapInArrow(partial(read_and_pack, reading), blocks.SCHEMA)
+
+    def _direct_target(self, consumer: Consumer, types: Mapping[str, str]) -> Target | None:
+        rounds = _split(consumer.branch)
+        if len(rounds) != 1 or rounds[0][0] or any(not _plain(sql) for _, sql in rounds[0][1]):
+            return None
+        items = [(name, sql[1:-1].replace("``", "`")) for name, sql in rounds[0][1]]
+        sources = dict(items)
+        items += [(f"{GUARD}{number}", test.column) for number, test in enumerate(rounds[0][2])]
+        if consumer.door is not None and not consumer.door.tests:
+            items = [(seen.column, seen.column) for seen in consumer.door.seen]
+        kept = [WEIGHT, SEQ] if consumer.ordered else [WEIGHT]
+        hashed = tuple(
+            (name, tuple((column, types[sources[column]]) for column in columns)) for name, columns in consumer.hashes
+        )
+        target = self._target("", consumer)
+        return replace(target, select=(*dict.fromkeys(items), *((name, name) for name in kept)), hashed=hashed)
 
     def level(self, frame: DataFrame, number: int) -> DataFrame:
         """One level of stateful operators, and what Spark SQL has to do with its rows."""

@@ -22,6 +22,7 @@ from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.refuse import Stats, Watch, admitted, guarded
+from tidegate.spark.xxhash64 import hashes
 
 SPILL_BYTES = 256 * 1024
 COMBINE_ROWS = 1_000_000
@@ -30,7 +31,8 @@ COMBINE_ROWS = 1_000_000
 @dataclass(frozen=True)
 class Target:
     """Where the rows in one struct column of a wide frame go: a port of an op, or an output (no kernel). Without the
-    name of a column: the frame has the rows of this target and no others, as plain columns."""
+    name of a column: the frame has the rows of this target and no others, as plain columns; or, with `select`, it has
+    all columns of a relation, of which these are taken as (name, column), and hashes are made of (column, type)."""
 
     column: str
     address: str
@@ -41,6 +43,8 @@ class Target:
     guards: tuple[Test, ...] = ()
     refusal: Refusal | None = None
     watch: Watch | None = None
+    select: tuple[tuple[str, str], ...] | None = None
+    hashed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     def watching(self, number: int, column: str) -> Target:
         """A door that finds a column it looks at under another name."""
@@ -68,14 +72,26 @@ def kernel_of(spec: KernelSpec) -> Kernel:
 
 def pack(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Combines, splits by bucket and encodes the rows of every target."""
+    return pack_frames(config, _decoded(config, batches))
+
+
+def _decoded(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame | pa.RecordBatch]:
+    for batch in batches:
+        if config.passthrough:
+            yield from _addressed(batch)
+        yield codec.frame_of(batch)
+
+
+def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `pack`, of rows that are frames already; blocks between them go through as they are."""
     waiting: dict[Target, Gathered] = {}
     clock = config.clock.now()
     stats = Stats()
     counted = 0
-    for batch in batches:
-        if config.passthrough:
-            yield from _addressed(batch)
-        frame = codec.frame_of(batch)
+    for frame in frames:
+        if isinstance(frame, pa.RecordBatch):
+            yield frame
+            continue
         counted += frame.height
         if "__bad" in frame.columns:
             yield from _bad_rows(config.source or "", frame)
@@ -143,6 +159,9 @@ def _bad_rows(relation: str, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
 def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     """The rows of one target, with their hashes."""
     column = target.column
+    if target.select is not None:
+        chosen = frame.select(*(pl.col(source).alias(name) for name, source in target.select))
+        return chosen.with_columns(hashes(chosen, columns).alias(name) for name, columns in target.hashed)
     if not column:
         plain = frame.drop("__bad", strict=False)
         if target.watch is None:

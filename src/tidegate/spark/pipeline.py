@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
 from tidegate.circuit.model import Circuit
-from tidegate.connectors.base import SourceContext
+from tidegate.connectors.base import FileNames, Source, SourceContext
 from tidegate.kernels.api import WEIGHT
 from tidegate.runtime.container import write_atomically
 from tidegate.runtime.folder import Folder
@@ -373,8 +373,16 @@ class Pipeline:
         frames = [self._feed(generation, wanted, lowering)]
         for relation, source in wanted.sources.items():
             context = SourceContext(folder=self.folder.root, once=self.once, start=generation.positions.get(relation))
-            frames.append(lowering.pack_source(source.stream(self.spark, context), relation))
+            frames.append(self._packed(source, relation, context, lowering))
         return reduce(DataFrame.unionByName, frames)
+
+    def _packed(self, source: Source, relation: str, context: SourceContext, lowering: Lowering) -> DataFrame:
+        """A connector's rows as blocks: by way of Spark SQL, or read by the workers themselves where that will do."""
+        reading = lowering.reading(relation, source.spec.columns) if isinstance(source, FileNames) else None
+        names = source.paths(self.spark, context) if reading is not None and isinstance(source, FileNames) else None
+        if reading is None or names is None:
+            return lowering.pack_source(source.stream(self.spark, context), relation)
+        return lowering.pack_files(names, reading)
 
     def _feed(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
         circuit = generation.circuit

@@ -70,6 +70,19 @@ class FilesSource:
         error, raw = self._error_columns()
         return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
 
+    def paths(self, spark: SparkSession, context: SourceContext) -> DataFrame | None:
+        """Spark's own file stream again, so that files are found, remembered and counted the same way, but of names
+        only: as binary files whose content nobody asks for."""
+        if self.options.format != "parquet" or "://" in self.options.folder.removeprefix("file://"):
+            return None
+        self._prepare(spark)
+        frame = spark.readStream.format("binaryFile").options(**self._listing()).load(self.options.folder)
+        if context.start is not None and context.start["files"]:
+            read = ", ".join(literal(path) for path in context.start["files"])
+            frame = frame.where(f"_metadata.file_path NOT IN ({read})")
+        written = F.unix_millis("_metadata.file_modification_time") - F.lit(_2020)
+        return frame.select(F.col("_metadata.file_path").alias("path"), (written * F.lit(1 << 22)).alias("written"))
+
     def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
         return consumed(offset, log, start)
 
@@ -94,8 +107,15 @@ class FilesSource:
             spark.conf.set(_LISTING_TASKS, str(4 * spark.sparkContext.defaultParallelism))
 
     def _reader(self, spark: SparkSession) -> DataStreamReader:
+        reader = spark.readStream.format(self.options.format).schema(self._schema()).options(**self._listing())
+        if self.options.format == "parquet":
+            return reader
+        settings = self._text_settings()
+        return reader.options(**{key: value for key, value in settings.items() if value is not None})
+
+    def _listing(self) -> dict[str, str]:
+        """Which files are read, and how many in a step."""
         chosen = self.options
-        reader = spark.readStream.format(chosen.format).schema(self._schema())
         age = chosen.max_file_age
         settings: dict[str, str | None] = {
             "maxFileAge": f"{int(age.total_seconds())}s" if age else _FOREVER,
@@ -103,9 +123,7 @@ class FilesSource:
             "pathGlobFilter": chosen.pattern,
             "recursiveFileLookup": "true" if chosen.recursive else None,
         }
-        if chosen.format != "parquet":
-            settings |= self._text_settings()
-        return reader.options(**{key: value for key, value in settings.items() if value is not None})
+        return {key: value for key, value in settings.items() if value is not None}
 
     def _text_settings(self) -> dict[str, str | None]:
         chosen = self.options

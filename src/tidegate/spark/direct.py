@@ -1,0 +1,108 @@
+"""Files that a worker reads itself: where views take the columns of parquet files as they are, rows need not pass
+through the JVM to be grouped. Spark still finds the files, remembers them, and spreads them over its tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlparse
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.kernels.api import SEQ, WEIGHT
+from tidegate.spark import codec
+from tidegate.spark.pack import PackConfig, pack_frames
+
+ROWS = 1 << 18
+PATHS = "path string, written bigint"
+"""What is known of each file: its address, and a number by which its rows come after those of files before."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The columns to read, as (name, Arrow type), and what to do with their rows."""
+
+    columns: tuple[tuple[str, pa.DataType], ...]
+    config: PackConfig
+
+
+def read_and_pack(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of every file, packed."""
+    files = (row for batch in batches for row in batch.to_pylist())
+    frames = (frame for row in files for frame in _frames(reading, row["path"], row["written"]))
+    return pack_frames(reading.config, frames)
+
+
+def _frames(reading: Reading, address: str, written: int) -> Iterator[pl.DataFrame]:
+    path, place = unquote(urlparse(address).path), written
+    with _named(address), pq.ParquetFile(path) as file:
+        present = {name.casefold(): name for name in file.schema_arrow.names}
+        wanted = [present[name.casefold()] for name, _ in reading.columns if name.casefold() in present]
+        for batch in file.iter_batches(batch_size=ROWS, columns=wanted, use_threads=False):
+            yield _frame(reading, batch, place, path)
+            place += batch.num_rows
+
+
+def _frame(reading: Reading, batch: pa.RecordBatch, place: int, path: str) -> pl.DataFrame:
+    """The columns with the types they are declared with; one that the file does not have is that of its folder
+    (`day=2024-05-01/`), or NULL."""
+    present = {name.casefold(): column for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    arrays = [
+        _cast(present[name.casefold()], kind, name)
+        if name.casefold() in present
+        else _of_folder(path, name, kind, batch.num_rows)
+        for name, kind in reading.columns
+    ]
+    count = batch.num_rows
+    names = [name for name, _ in reading.columns]
+    frame = codec.frame_of(pa.RecordBatch.from_arrays(arrays, names))
+    return frame.with_columns(
+        pl.lit(1, pl.Int64).alias(WEIGHT), pl.int_range(place, place + count, dtype=pl.Int64).alias(SEQ)
+    )
+
+
+def _of_folder(path: str, name: str, kind: pa.DataType, count: int) -> pa.Array:
+    found = re.search(rf"/{re.escape(name)}=([^/]*)/", path, re.IGNORECASE)
+    if found is None or found[1] == "__HIVE_DEFAULT_PARTITION__":
+        return pa.nulls(count, kind)
+    return pa.repeat(pa.scalar(unquote(found[1])).cast(kind), count)
+
+
+def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    if array.type == kind:
+        return array
+    if not _widens(array.type, kind):
+        raise TypeError(f"Parquet column [{name}]. Expected Spark type {kind}, actual Parquet type {array.type}.")
+    return array.cast(kind, safe=not pa.types.is_timestamp(kind))
+
+
+def _widens(found: pa.DataType, kind: pa.DataType) -> bool:
+    """What Spark's own reader takes for a type: the same, or one that it contains."""
+    both = (found, kind)
+    if all(pa.types.is_signed_integer(each) for each in both):
+        return bool(found.bit_width <= kind.bit_width)
+    if all(pa.types.is_timestamp(each) for each in both):
+        return True
+    strings = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
+    if pa.types.is_string(kind):
+        return any(test(found) for test in strings)
+    return bool(pa.types.is_floating(kind) and (pa.types.is_float32(found) or pa.types.is_int32(found)))
+
+
+class _named:
+    """An error while reading a file says which, in the words that Spark has for it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            raise RuntimeError(
+                f"Encountered error while reading file {self._address}. {error} SQLSTATE: KD001"
+            ) from error
