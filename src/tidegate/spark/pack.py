@@ -22,7 +22,7 @@ from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.refuse import Stats, Watch, admitted, guarded
-from tidegate.spark.xxhash64 import hashes
+from tidegate.spark.xxhash64 import hashes as hash_columns
 
 SPILL_BYTES = 256 * 1024
 COMBINE_ROWS = 1_000_000
@@ -161,7 +161,7 @@ def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     column = target.column
     if target.select is not None:
         chosen = frame.select(*(pl.col(source).alias(name) for name, source in target.select))
-        return chosen.with_columns(hashes(chosen, columns).alias(name) for name, columns in target.hashed)
+        return chosen.with_columns(hash_columns(chosen, columns).alias(name) for name, columns in target.hashed)
     if not column:
         plain = frame.drop("__bad", strict=False)
         if target.watch is None:

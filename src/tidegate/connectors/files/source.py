@@ -29,6 +29,7 @@ _2020 = 1_577_836_800_000
 _ALLOW_ROW_NUMBERS = ("spark.sql.streaming.unsupportedOperationCheck", "false")
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _SPARKS_LISTING_TASKS = "10000"
+_BINARY = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _UNREADABLE = re.compile(r"Encountered error while reading file (\S+?)\.\s+(.*?)\s*SQLSTATE")
 _REASONS = (
     (
@@ -76,7 +77,8 @@ class FilesSource:
         if self.options.format != "parquet" or "://" in self.options.folder.removeprefix("file://"):
             return None
         self._prepare(spark)
-        frame = spark.readStream.format("binaryFile").options(**self._listing()).load(self.options.folder)
+        reader = spark.readStream.format("binaryFile").schema(_BINARY).options(**self._listing())
+        frame = reader.load(self.options.folder)
         if context.start is not None and context.start["files"]:
             read = ", ".join(literal(path) for path in context.start["files"])
             frame = frame.where(f"_metadata.file_path NOT IN ({read})")
