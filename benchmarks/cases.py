@@ -46,14 +46,21 @@ def _ours(setting: Setting, name: str, folder: Path) -> float:
         return throughput(run_all(db))
 
 
-def run_all(db: Database) -> list[tuple[int, float]]:
+def run_all(db: Database, whole: bool = False) -> list[tuple[int, float]]:
     """Runs over all files there are; (rows, seconds) of each micro-batch that read rows. Workers read files themselves,
-    so Spark counts files where the step log counts rows."""
+    so Spark counts files where the step log counts rows. `whole`: with the micro-batches that follow until the next
+    rows, in which windows close."""
     db.start()
     db.engine.idle()
     rows = {step: sum(header["rows_in"].values()) for step, header in db.log.headers()}
     seconds = {each.batchId + 1: each.durationMs["triggerExecution"] / 1000 for each in db.engine.pipeline.progress()}
-    return [(rows[step], seconds[step]) for step in sorted(seconds) if rows.get(step)]
+    found: list[tuple[int, float]] = []
+    for step in sorted(seconds):
+        if rows.get(step):
+            found.append((rows[step], seconds[step]))
+        elif found and whole:
+            found[-1] = (found[-1][0], found[-1][1] + seconds[step])
+    return found
 
 
 def _spark(setting: Setting, name: str, folder: Path) -> float:

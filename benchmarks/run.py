@@ -39,10 +39,12 @@ class Figure:
 def main(words: list[str]) -> int:
     from cases import CASES
     from setting import Setting
+    from time_cases import TIME_CASES
 
-    chosen = {name: case for name, case in CASES.items() if not words or any(word in name for word in words)}
+    cases = CASES | TIME_CASES
+    chosen = {name: case for name, case in cases.items() if not words or any(word in name for word in words)}
     if not chosen:
-        print(f"no benchmark is called {', '.join(words)}; there are {', '.join(CASES)}", file=sys.stderr)
+        print(f"no benchmark is called {', '.join(words)}; there are {', '.join(cases)}", file=sys.stderr)
         return 2
     figures: list[Figure] = []
     with Setting(HERE / "data") as setting:
