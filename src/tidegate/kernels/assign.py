@@ -9,7 +9,7 @@ import polars as pl
 from tidegate.kernels.api import HASH, NO_TIME, WEIGHT, Clock, Delta, Kernel, State
 from tidegate.kernels.frames import consolidated, nonempty
 from tidegate.kernels.lines import micros
-from tidegate.kernels.sessions.points import END, START, Points, columns_of, replace_points
+from tidegate.kernels.sessions.points import END, START, Points, points_table, replace_points
 from tidegate.kernels.specs import AssignSpec, WindowSpec
 from tidegate.kernels.windows import Grid
 
@@ -60,8 +60,7 @@ class AssignSessions:
         if inputs[0] is None or inputs[0].is_empty():
             return Delta()
         net = self._points.netted(inputs[0], clock)
-        types = {name: dtype for name, dtype in net.schema.items() if name != HASH}
-        table = state.table("points", types, columns_of(net))
+        table = points_table(net, state)
         keys = net.select(HASH, *self._spec.partition).unique()
         before = self._points.in_sessions(self._points.keyed(table.groups(net[HASH]), keys))
         after = self._points.changed(before, self._points.keyed(net, keys)).select(before.columns)

@@ -9,10 +9,8 @@ import polars as pl
 
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.function import Best
-from tidegate.kernels.sessions.points import FIRST_AT, LAST_AT
+from tidegate.kernels.sessions.points import FIRST_AT, LAST_AT, MIX
 from tidegate.kernels.specs import AggregateSpec, Call
-
-_MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 def by_row(spec: AggregateSpec) -> AggregateSpec:
@@ -29,14 +27,9 @@ def with_arrivals(spec: AggregateSpec, rows: pl.DataFrame) -> pl.DataFrame:
             counts = pl.col(call.filter) if call.filter else pl.lit(True)
             required = [pl.col(name).is_not_null() for name in aggregates.function(call).required]
             columns.append(pl.all_horizontal(counts, *required).alias(str(made.filter)))
-            mixed = pl.col(aggregates.hash_name(call.args)) ^ (pl.col(made.args[1]) * _MIX)
+            mixed = pl.col(aggregates.hash_name(call.args)) ^ (pl.col(made.args[1]) * MIX)
             columns.append(mixed.alias(aggregates.hash_name(made.args)))
     return rows.with_columns(columns)
-
-
-def mixed(hashes: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Hashes of a key and a number."""
-    return hashes ^ (numbers * _MIX)
 
 
 def _by_row(number: int, call: Call) -> Call:

@@ -16,9 +16,21 @@ from tidegate.kernels.aggregates.step import GroupStep
 from tidegate.kernels.api import HASH, INFINITE, NO_TIME, OK, WEIGHT, Clock, Delta, State, Table
 from tidegate.kernels.frames import aligned, nonempty, numbered
 from tidegate.kernels.lines import Lines, line_micros, since
-from tidegate.kernels.sessions.arrivals import by_row, mixed, with_arrivals
+from tidegate.kernels.sessions.arrivals import by_row, with_arrivals
 from tidegate.kernels.sessions.extents import Extents
-from tidegate.kernels.sessions.points import END, KEY, KNOWN, START, TIME, Points, columns_of, replace_points
+from tidegate.kernels.sessions.points import (
+    END,
+    KEY,
+    KNOWN,
+    START,
+    TIME,
+    Points,
+    columns_of,
+    mixed,
+    points_table,
+    replace_points,
+    same_points,
+)
 from tidegate.kernels.specs import WindowedSpec
 
 _NEVER, _ALWAYS = -(1 << 61), 1 << 61
@@ -94,8 +106,7 @@ class Sessions:
     def _table(self, net: pl.DataFrame | None, state: State) -> Table:
         """The points that are kept. Without rows there is something due, so something is stored."""
         if net is not None:
-            types = {name: dtype for name, dtype in net.schema.items() if name != HASH}
-            return state.table("points", types, columns_of(net))
+            return points_table(net, state)
         table = state.stored("points", None)
         assert table is not None
         return table
@@ -105,7 +116,7 @@ class Sessions:
         gap = self._spec.window.size.micros
         near = net.with_row_index("__row").select("__row", KEY, TIME).join(closed.select(KEY, START, END), on=KEY)
         reopens = near.filter(pl.col(TIME) > pl.col(START) - gap, pl.col(TIME) < pl.col(END))["__row"]
-        missing = pl.Series(numbered(net, before, columns_of(net)) < 0, dtype=pl.Boolean)
+        missing = pl.Series(same_points(net, before) < 0, dtype=pl.Boolean)
         rows = pl.Series(range(net.height), dtype=pl.UInt32)
         return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode())
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import SEQ, WEIGHT, Clock, Table
+from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, State, Table
 from tidegate.kernels.frames import consolidated, normalised, numbered
 from tidegate.kernels.lines import micros
 from tidegate.kernels.state.merge import equal
+from tidegate.kernels.state.search import Places
 from tidegate.kernels.weights import there
 
 TIME, KEY, START, END, KNOWN = "__t", "__key", "__start", "__end", "__known"
 FIRST_AT, LAST_AT = "__first_at", "__last_at"
+MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 _PLACES = 1 << 32
 
 
@@ -80,9 +82,26 @@ def columns_of(rows: pl.DataFrame) -> list[str]:
     return [name for name in rows.columns if not name.startswith("__")]
 
 
+def points_table(rows: pl.DataFrame, state: State) -> Table:
+    """Where points are kept: filed by key, and by time within."""
+    types = {name: dtype for name, dtype in rows.schema.items() if name not in (HASH, TIME)}
+    return state.table("points", types, columns_of(rows), within=TIME)
+
+
+def same_points(rows: pl.DataFrame, points: pl.DataFrame) -> Places:
+    """For each row the number of the point that is the same row; -1 if there is none."""
+    one, other = (part.with_columns(mixed(part[HASH], part[TIME]).alias(HASH)) for part in (rows, points))
+    return numbered(one, other, columns_of(rows))
+
+
+def mixed(hashes: pl.Series, numbers: pl.Series) -> pl.Series:
+    """Hashes of a key and a number."""
+    return hashes ^ (numbers * MIX)
+
+
 def replace_points(before: pl.DataFrame, after: pl.DataFrame, table: Table) -> None:
     """The stored points `before` become those of `after`."""
-    places = numbered(after, before, columns_of(after))
+    places = same_points(after, before)
     known = pl.Series(places >= 0)
     counted = [name for name in (WEIGHT, FIRST_AT, LAST_AT) if name in after.columns]
     moved = ~equal(before[places[places >= 0]], after.filter(known), counted)
