@@ -28,8 +28,10 @@ from tidegate.kernels.specs import (
     Test,
     TopNSpec,
     WindowedSpec,
+    WindowSpec,
 )
 from tidegate.kernels.top_n import ROW_HASH
+from tidegate.kernels.windowed import on_port
 from tidegate.plan import Node
 from tidegate.plan.words import quoted
 from tidegate.sql.durations import micros
@@ -174,7 +176,8 @@ class Lowering:
     def _aggregate_port(self, node: logical.Aggregate) -> Port:
         spec = self._aggregate(node)
         key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
-        return replace(self._port(node.input, key), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec))
+        port = replace(self._port(node.input, key), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec))
+        return port if node.max_groups is None else self._refusing(port, node.input, (Test("", ""),))
 
     @_lower.register
     def _(self, node: logical.WindowAggregate) -> Branches:
@@ -183,7 +186,7 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.Window) -> Branches:
-        spec = AssignSpec(node.window, names(node.input.schema), node.partition)
+        spec = AssignSpec(_typed(node.window, node.input), names(node.input.schema), node.partition)
         key = node.partition if node.window.kind == "session" else _hashable(node.input.schema)
         return self._op(spec, (self._port(node.input, key),), node.schema)
 
@@ -221,7 +224,7 @@ class Lowering:
         return _guarded(rows, tests)
 
     def _windowed(self, node: logical.WindowAggregate) -> WindowedSpec:
-        window, below = node.window, node.input.traits
+        window, below = _typed(node.window, node.input), node.input.traits
         keys = (*node.keys, window.start, window.end)
         aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
         line = None if node.line is None else self.line(node.line)
@@ -229,13 +232,10 @@ class Lowering:
 
     def _window_port(self, node: logical.WindowAggregate, spec: WindowedSpec) -> Port:
         key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
-        port = replace(
-            self._port(node.input, key),
-            hashes=aggregates.hashes(spec.aggregate),
-            ordered=aggregates.ordered(spec.aggregate),
-        )
-        late = () if spec.line is None else (Test(node.window.time, spec.line),)
-        return self._refusing(port, node.input, late)
+        rows = on_port(spec)
+        port = replace(self._port(node.input, key), hashes=aggregates.hashes(rows), ordered=aggregates.ordered(rows))
+        late = Test(node.window.time, spec.line or "")
+        return self._refusing(port, node.input, (late,))
 
     def _refusing(self, port: Port, below: Node, late: tuple[Test, ...]) -> Port:
         """The port with all columns of the rows that it may refuse, for the record."""
@@ -301,6 +301,11 @@ def _all(ports: Iterable[Port]) -> Iterable[Branch]:
 def _max_ahead(relation: Relation, type: str) -> int | None:
     option = relation.option("max_ahead")
     return micros(option) if option is not None and type in TIMESTAMPS else None
+
+
+def _typed(window: WindowSpec, input: Node) -> WindowSpec:
+    """The window with the type of its time."""
+    return replace(window, type=next(column.type for column in input.schema if column.name == window.time))
 
 
 def _also_refused_by(op: Op, view: str) -> Op:
