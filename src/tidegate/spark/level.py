@@ -107,8 +107,8 @@ class LevelRunner:
             refusal = next(refusal for refusal in op.refusals if refusal is not None)
             yield late_block(delta.late, refusal, clock.lines.get(refusal.line))
         if delta.errors:
-            refusal = next((refusal for refusal in op.refusals if refusal is not None), None)
-            own = "" if refusal is None else ", ".join(refusal.views) or refusal.relation
+            owner = next((refusal for refusal in op.refusals if refusal is not None), None)
+            own = "" if owner is None else ", ".join(owner.views) or owner.relation
             refused = [[error.relation or own, error.code, error.message, error.row] for error in delta.errors]
             yield Block(blocks.ERRORS, 0, "", json.dumps(refused).encode())
         if delta.rows is not None and delta.rows.height:
