@@ -70,7 +70,8 @@ class WindowAggregate(Node):
         lines = waterline.lagged(
             waterline.only(below.waterlines, self.keys) + edge_lines(below.line(window.time), window), self.lateness
         )
-        identity = (*self.keys, window.start) if window.kind == "session" else (*self.keys, window.start, window.end)
+        several = (window.end,) if window.kind == "cumulate" else ()
+        identity = (*self.keys, window.start, *several)
         values = any(aggregates.needs_values(call, below.append_only) for call in self.calls)
         kept = state.of_windows(window.kind, self.keys, values, self.line is not None)
         lost = ((window.start, _SESSION_START),) if window.kind == "session" else ()
