@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from tidegate.catalog.schema import Schema
+from tidegate.testing.bags import consolidated
 from tidegate.testing.spec.compare import canonical
 from tidegate.testing.spec.types import Type, parse_type
 from tidegate.testing.time.frontiers import Time
@@ -61,8 +62,11 @@ class Input:
         given, self.pending = self.pending, []
         self.changes = []
         arrived = self._let_through(given)
-        accepted = [one.row for one in arrived if self._apply(one) and one.action == INSERT]
-        self.time.accept(accepted, clock, bool(arrived))
+        for one in arrived:
+            self._apply(one)
+        # A row that is gone again at the end of its micro-batch was never there: it moves no frontier.
+        came = [row for row, weight in consolidated(self.changes, self.kinds) if weight > 0]
+        self.time.accept(came, clock, bool(arrived))
         return bool(given or arrived)
 
     @property
@@ -87,34 +91,31 @@ class Input:
             return False
         return any(hold.holds(given.row[hold.column]) for hold in self.time.holds)
 
-    def _apply(self, given: Given) -> bool:
-        """Whether the change was accepted."""
+    def _apply(self, given: Given) -> None:
         if self.key:
-            return self._apply_keyed(given)
-        if self.time.late(given.row):
+            self._apply_keyed(given)
+        elif self.time.late(given.row):
             self.late.append(given.row)
-            return False
-        if self.source or given.action == INSERT:
+        elif self.source or given.action == INSERT:
             self._add(given.row)
-            return True
-        return self._remove(given.row)
+        else:
+            self._remove(given.row)
 
-    def _apply_keyed(self, given: Given) -> bool:
+    def _apply_keyed(self, given: Given) -> None:
         key = self._key_of(given)
         if None in key:
-            return False
+            return
         old = [index for index, row in enumerate(self.rows) if self._identity(self._pick(row)) == self._identity(key)]
         if given.action == INSERT and (self.append_only and old):
-            return False
+            return
         touched = [self.rows[index] for index in old] + ([given.row] if given.action == INSERT else [])
         if any(self.time.late(row) for row in touched):
             self.late.append(given.row)
-            return False
+            return
         for index in old:
             self._take(index)
         if given.action == INSERT:
             self._add(given.row)
-        return True
 
     def _add(self, row: tuple[Any, ...]) -> None:
         self.rows.append(row)
@@ -125,12 +126,11 @@ class Input:
         del self.rows[index]
         self.loses_order = True
 
-    def _remove(self, row: tuple[Any, ...]) -> bool:
+    def _remove(self, row: tuple[Any, ...]) -> None:
         wanted = self._whole(row)
         found = next((index for index, one in enumerate(self.rows) if self._whole(one) == wanted), None)
         if found is not None:
             self._take(found)
-        return found is not None
 
     def _key_of(self, given: Given) -> tuple[Any, ...]:
         return given.row if given.action == TOMBSTONE else self._pick(given.row)

@@ -33,12 +33,15 @@ def _while_smaller(case: Case, attempts: Callable[[Case], Iterator[Case]], fails
 
 
 def _fewer_views(case: Case) -> Iterator[Case]:
-    names = [view.name for view in case.views]
-    if len(names) > 1:
-        for name in names:
-            only = case.with_views({name})
-            if len(only.views) < len(names):
-                yield only
+    """One view with what it reads; then half of those that none reads, then all but one."""
+    read = {name for view in case.views for name in view.query.reads()}
+    last = [view.name for view in case.views if view.name not in read]
+    alone = [{view.name} for view in case.views]
+    without = [set(part) for size in (len(last) // 2, 1) if size for part in _without_parts(last, size)]
+    for names in [*alone, *without]:
+        fewer = case.with_views(names)
+        if len(fewer.views) < len(case.views):
+            yield fewer
 
 
 def _fewer_steps(case: Case) -> Iterator[Case]:
