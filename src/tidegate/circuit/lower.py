@@ -11,7 +11,7 @@ from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Column, Schema, names
 from tidegate.circuit.identity import op_id
 from tidegate.circuit.labels import label
-from tidegate.circuit.model import ORDER, Branch, Door, Filter, Guard, Input, Op, Port, Project, Refusal, Seen
+from tidegate.circuit.model import ORDER, Branch, Door, Filter, Guard, Input, Op, Origin, Port, Project, Refusal, Seen
 from tidegate.circuit.refused_rows import port_columns, with_row
 from tidegate.kernels import aggregates
 from tidegate.kernels.specs import (
@@ -46,7 +46,8 @@ class Lowering:
     """Collects the inputs and ops of plans. `rows(relation, plan)` says where the rows of a relation come from.
 
     `begun` is the step after which each relation begins. An op over a source sees only what comes after that, so it is
-    the same op as another only if both began together; what is read from tables and views does not depend on it.
+    the same op as another only if both began together; so is one that forgets what is over. What else is read from
+    tables and views does not depend on it.
     """
 
     def __init__(self, begun: Mapping[str, int]) -> None:
@@ -55,7 +56,7 @@ class Lowering:
         self._begun = {name.casefold(): step for name, step in begun.items()}
         self.doors: dict[str, Door] = {}
         self.lines: dict[str, Line] = {}
-        self._known: dict[tuple[int, Node], Branches] = {}
+        self._known: dict[tuple[int, str, Node], Branches] = {}
         self._since = 0
         self._sources: set[str] = set()
         self._relation = ""
@@ -75,9 +76,10 @@ class Lowering:
         return line.name
 
     def branches(self, node: Node) -> Branches:
-        found = self._known.get((self._since, node))
+        place = (self._since, self._relation, node)
+        found = self._known.get(place)
         if found is None:
-            found = self._known[self._since, node] = self._lower(node)
+            found = self._known[place] = self._lower(node)
         return found
 
     @singledispatchmethod
@@ -149,7 +151,13 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.View) -> Branches:
-        return self.rows(node.name, node.plan)
+        return tuple(self._through(node.name, branch) for branch in self.rows(node.name, node.plan))
+
+    def _through(self, view: str, branch: Branch) -> Branch:
+        op = self.ops.get(branch.producer)
+        if op is None or not op.forgets:
+            return branch
+        return replace(branch, origin=Origin(view, len(branch.steps), branch.columns))
 
     @_lower.register
     def _(self, node: logical.Project) -> Branches:
@@ -281,7 +289,8 @@ class Lowering:
 
     def _op(self, spec: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int | None = None) -> Branches:
         from_source = any(branch.producer in self._sources for branch in _all(ports))
-        begins = since if since is not None else self._since if from_source else 0
+        own = from_source or isinstance(spec, WindowedSpec | GateSpec | GatedSpec | DuringSpec)
+        begins = since if since is not None else self._since if own else 0
         identity = op_id(spec, ports, columns, begins)
         if identity not in self.ops:
             level = 1 + max(self._level(branch.producer) for branch in _all(ports))
@@ -339,13 +348,14 @@ def _followed(branch: Branch, step: Filter | Project, columns: Schema) -> Branch
     """The branch with one more step; a selection of plain columns becomes part of the projection before it."""
     if isinstance(step, Project) and step == _selected(branch.columns):
         return branch
-    last = branch.steps[-1] if branch.steps else None
+    whole = branch.origin is not None and branch.origin.steps == len(branch.steps)
+    last = branch.steps[-1] if branch.steps and not whole else None
     if isinstance(last, Project) and isinstance(step, Project):
         computed = {quoted(name): sql for name, sql in last.items}
         if all(sql in computed for _, sql in step.items):
             chosen = Project(tuple((name, computed[sql]) for name, sql in step.items))
-            return Branch(branch.producer, (*branch.steps[:-1], chosen), columns)
-    return Branch(branch.producer, (*branch.steps, step), columns)
+            return replace(branch, steps=(*branch.steps[:-1], chosen), columns=columns)
+    return replace(branch, steps=(*branch.steps, step), columns=columns)
 
 
 def _hashable(columns: Schema) -> tuple[str, ...]:

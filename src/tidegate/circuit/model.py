@@ -51,12 +51,23 @@ Step = Filter | Project | Guard
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The view that a branch comes through, whose op does not keep what has left it: how many of the branch's steps are
+    the view's own, and the columns after them."""
+
+    view: str
+    steps: int
+    columns: Schema
+
+
+@dataclass(frozen=True)
 class Branch:
     """A chain of filters and projections from one producer."""
 
     producer: str
     steps: tuple[Step, ...]
     columns: Schema
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,11 @@ class Op:
     ports: tuple[Port, ...]
     columns: Schema
     label: str
+
+    @property
+    def forgets(self) -> bool:
+        """Whether its state is less than what has left it, so that it cannot say what that was."""
+        return isinstance(self.kernel, WindowedSpec | GateSpec | GatedSpec | DuringSpec | HoldBackSpec)
 
     @property
     def timed(self) -> bool:

@@ -98,7 +98,8 @@ def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} in append mode takes only insertions, and {read} also changes rows",
             detail=f"the changelog kind of {read} is {relation.changes}",
-            hint="write mode = 'changelog' to get every change with its op, or read a view that only ever adds rows",
+            hint="write mode = 'changelog' to get every change with its op, or a view with EMIT ON WINDOW CLOSE or"
+            " EMIT FINAL, whose rows only ever come",
             span=statement.connector.span,
         )
     if sink.takes == "upsert" and relation.key is None:

@@ -23,6 +23,7 @@ TICK = "tick"
 RESTORE = "restore"
 REPLAY = "replay"
 REPLAYED = "replayed:"
+CONTENT = "content:"
 INLINE = "rows"
 SPILLED = "file"
 

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Branch, Circuit, Input
 from tidegate.connectors.base import Source
 from tidegate.runtime.container import write_atomically
@@ -68,10 +69,16 @@ class Generation:
 
     def replays(self) -> Replays:
         """The consumers that are new here, of ops that are not."""
-        found = [consumer for consumer in consumers(self.circuit) if consumer.branch.producer in self.carried]
+        found = [
+            consumer
+            for consumer in consumers(self.circuit)
+            if consumer.branch.producer in self.carried and consumer.branch.origin is None
+        ]
         return Replays(tuple(consumer for consumer in found if self.is_new(consumer)))
 
     def is_new(self, consumer: Consumer) -> bool:
+        if consumer.door is not None:
+            return False
         if consumer.op is not None:
             return consumer.op.id not in self.carried
         return consumer.address.removeprefix(blocks.OUTPUT) in self.new_outputs()
@@ -82,9 +89,12 @@ class Generation:
 
 
 def backfilled(wanted: Wanted, generation: Generation, name: Callable[[str], str]) -> tuple[Wanted, dict[str, str]]:
-    """`wanted` with a second way into every new consumer of a table whose rows no op keeps: an input of its own, on
-    which the table's content comes once. Returns it with the names of these inputs by table."""
+    """`wanted` with a second way into every new consumer of a table or view whose rows no op keeps: an input of its
+    own, on which the relation's content comes once. Returns it with the names of these inputs by relation."""
     circuit, names = generation.circuit, {}
+    for view, columns in sorted(_forgotten(generation).items()):
+        names[view] = name(view)
+        circuit = _second_way(circuit, view, names[view], columns, generation)
     for table in sorted(wanted.logged):
         fresh = [
             each for each in consumers(circuit) if each.branch.producer == f"in:{table}" and generation.is_new(each)
@@ -96,6 +106,56 @@ def backfilled(wanted: Wanted, generation: Generation, name: Callable[[str], str
     return replace(wanted, circuit=circuit, fed=fed), names
 
 
+def _forgotten(generation: Generation) -> dict[str, Schema]:
+    """The views that were there before, do not keep what has left them, and have a new reader."""
+    return {
+        each.branch.origin.view: each.branch.origin.columns
+        for each in consumers(generation.circuit)
+        if each.branch.origin is not None
+        and each.branch.producer in generation.carried
+        and each.branch.origin.view in generation.known_outputs
+        and generation.is_new(each)
+    }
+
+
+def _second_way(circuit: Circuit, view: str, name: str, columns: Schema, generation: Generation) -> Circuit:
+    """The circuit with branches from the view's content beside those from its op, for new readers."""
+    new = {
+        (each.address, each.port)
+        for each in consumers(circuit)
+        if each.branch.origin is not None and each.branch.origin.view == view and generation.is_new(each)
+    }
+
+    def widened(branches: tuple[Branch, ...], address: str, port: int) -> tuple[Branch, ...]:
+        own = [each for each in branches if each.origin is not None and each.origin.view == view]
+        if (address, port) not in new or not own:
+            return branches
+        origin = own[0].origin
+        assert origin is not None
+        second = Branch(f"in:{name}", own[0].steps[origin.steps :], own[0].columns)
+        return (*branches, second)
+
+    return _with_branches(replace(circuit, inputs=(*circuit.inputs, Input(name, columns))), widened)
+
+
+def _with_branches(circuit: Circuit, changed: Callable[[tuple[Branch, ...], str, int], tuple[Branch, ...]]) -> Circuit:
+    """The circuit with the branches of every port and output changed."""
+    ops = tuple(
+        replace(
+            op,
+            ports=tuple(
+                replace(port, branches=changed(port.branches, op.id, number)) for number, port in enumerate(op.ports)
+            ),
+        )
+        for op in circuit.ops
+    )
+    outputs = tuple(
+        replace(output, branches=changed(output.branches, blocks.OUTPUT + output.relation, 0))
+        for output in circuit.outputs
+    )
+    return replace(circuit, ops=ops, outputs=outputs)
+
+
 def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[str, int]]) -> Circuit:
     columns = next(item.columns for item in circuit.inputs if item.relation == table)
 
@@ -105,20 +165,7 @@ def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[st
         own = [branch for branch in branches if branch.producer == f"in:{table}"]
         return branches + tuple(replace(branch, producer=f"in:{name}") for branch in own)
 
-    ops = tuple(
-        replace(
-            op,
-            ports=tuple(
-                replace(port, branches=widened(port.branches, op.id, number)) for number, port in enumerate(op.ports)
-            ),
-        )
-        for op in circuit.ops
-    )
-    outputs = tuple(
-        replace(output, branches=widened(output.branches, blocks.OUTPUT + output.relation, 0))
-        for output in circuit.outputs
-    )
-    return replace(circuit, inputs=(*circuit.inputs, Input(name, columns)), ops=ops, outputs=outputs)
+    return _with_branches(replace(circuit, inputs=(*circuit.inputs, Input(name, columns))), widened)
 
 
 def outputs_read(wanted: Wanted) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -95,6 +95,14 @@ class LevelRunner:
         if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in found):
             return
         clock = self.clock.now()
+        content = _inputs(op, found, blocks.CONTENT)
+        if any(rows is not None for rows in content):
+            # What was content before this op began is never late; the frontier counts for what comes now.
+            past = replace(clock, lines={}, before={})
+            delta = kernel_of(op.kernel).step(content, past, state, state.fresh)
+            state.commit()
+            yield from self._emit(address, op, delta, past)
+            state = Store(segments)
         delta = kernel_of(op.kernel).step(_inputs(op, found), clock, state, state.fresh)
         state.commit()
         yield from self._emit(address, op, delta, clock)
@@ -131,12 +139,12 @@ class LevelRunner:
             yield Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT])))
 
 
-def _inputs(op: LevelOp, found: list[Block]) -> list[pl.DataFrame | None]:
-    """The step's rows of each port. Blocks are put in one order, whatever order they arrived in, so that a step that
-    is run again computes the same floating-point sums."""
+def _inputs(op: LevelOp, found: list[Block], prefix: str = "") -> list[pl.DataFrame | None]:
+    """The step's rows of each port, of those under tags with a prefix. Blocks are put in one order, whatever order they
+    arrived in, so that a step that is run again computes the same floating-point sums."""
     inputs: list[pl.DataFrame | None] = []
     for port in range(op.ports):
-        payloads = sorted(block.payload for block in found if block.tag == str(port))
+        payloads = sorted(block.payload for block in found if block.tag == f"{prefix}{port}")
         frames = [codec.decode(payload) for payload in payloads]
         inputs.append(pl.concat(frames, how="vertical_relaxed") if frames else None)
     return inputs

@@ -206,7 +206,10 @@ class Lowering:
             ]
         names = ["`__bad`"] if source is not None else kept
         wide = _evaluate(frame, chosen, kept, names, ordered)
-        targets = tuple(self._target(f"t{index}", consumer) for index, (consumer, _) in enumerate(chosen))
+        targets = tuple(
+            self._target(f"t{index}", consumer, _is_content(consumer, prefix))
+            for index, (consumer, prefix) in enumerate(chosen)
+        )
         config = PackConfig(targets, passthrough, source, self.spill, self.clock)
         return wide.mapInArrow(partial(pack, config), blocks.SCHEMA)
 
@@ -237,7 +240,8 @@ class Lowering:
             found += [(reader, prefix) for reader in readers if not derived or _direct(reader) is None]
         return found
 
-    def _target(self, column: str, consumer: Consumer) -> Target:
+    def _target(self, column: str, consumer: Consumer, accepted: bool = False) -> Target:
+        """Where the rows of a consumer go. `accepted`: they are content of a relation, which is never late."""
         hashes = tuple(name for name, _ in consumer.hashes)
         guards = consumer.guards
         if consumer.door is not None:
@@ -246,7 +250,15 @@ class Lowering:
             return Target(column, consumer.address, 0, None, hashes, (), guards)
         op = consumer.op
         return Target(
-            column, consumer.address, consumer.port, op.kernel, hashes, self.buckets(op), guards, _refusal(consumer)
+            column,
+            consumer.address,
+            consumer.port,
+            op.kernel,
+            hashes,
+            self.buckets(op),
+            guards,
+            _refusal(consumer),
+            accepted=accepted,
         )
 
 
@@ -315,6 +327,11 @@ def _seen_columns(doors: tuple[Consumer, ...]) -> Iterator[tuple[int, int, Seen]
         assert consumer.door is not None
         for at, seen in enumerate(consumer.door.seen):
             yield number, at, seen
+
+
+def _is_content(consumer: Consumer, prefix: str | None) -> bool:
+    """Whether rows are replayed, or come on the second input that has a table's content."""
+    return (prefix or "").startswith(blocks.REPLAYED) or "@" in consumer.branch.producer
 
 
 def _refusal(consumer: Consumer) -> Refusal | None:

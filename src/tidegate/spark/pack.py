@@ -16,13 +16,16 @@ from pyspark.sql.types import StructType
 
 from tidegate import kernels
 from tidegate.circuit.model import Refusal
-from tidegate.kernels.api import HASH, WEIGHT, Kernel
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Kernel
 from tidegate.kernels.specs import KernelSpec, Test
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.refuse import Stats, Watch, admitted, guarded
 from tidegate.spark.xxhash64 import hashes as hash_columns
+
+NEVER = Clock(0, 0)
+"""A clock by which nothing is late."""
 
 SPILL_BYTES = 256 * 1024
 COMBINE_ROWS = 1_000_000
@@ -43,6 +46,7 @@ class Target:
     guards: tuple[Test, ...] = ()
     refusal: Refusal | None = None
     watch: Watch | None = None
+    accepted: bool = False
     select: tuple[tuple[str, str], ...] | None = None
     hashed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
@@ -98,8 +102,10 @@ def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBat
         for target in config.targets:
             rows = _rows(frame, target)
             if target.guards:
-                rows = guarded(rows, target.guards, clock)
-            if target.refusal is not None and rows.height:
+                rows = guarded(rows, target.guards, NEVER if target.accepted else clock)
+            if target.refusal is not None and target.accepted:
+                rows = rows.drop(list(target.refusal.carried), strict=False)
+            elif target.refusal is not None and rows.height:
                 rows, refused = admitted(kernel_of(_kernel(target)), target.port, rows, target.refusal, clock)
                 if refused:
                     yield blocks.to_batch(refused)
@@ -205,7 +211,7 @@ class Gathered:
 
 def _split(target: Target, rows: pl.DataFrame) -> list[Block]:
     """One block per bucket."""
-    tag = str(target.port)
+    tag = f"{blocks.CONTENT if target.accepted else ''}{target.port}"
     if len(target.buckets) == 1:
         return [Block(target.address, target.buckets[0], tag, codec.encode(rows))]
     parts = rows.with_columns((pl.col(HASH) % len(target.buckets)).alias("__part")).partition_by(

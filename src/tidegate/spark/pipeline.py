@@ -11,12 +11,14 @@ from functools import reduce
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
+from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.base import FileNames, Source, SourceContext
 from tidegate.kernels.api import WEIGHT
@@ -39,7 +41,7 @@ from tidegate.spark.generation import (
 from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.lowering import Lowering, wide_schema
 from tidegate.spark.recorder import Late, Recorder, StopRequested
-from tidegate.spark.types import arrow_schema
+from tidegate.spark.types import arrow_schema, arrow_type
 from tidegate.spark.waker import Waker
 
 SETTINGS_FILE = "pipeline.json"
@@ -172,6 +174,12 @@ class Pipeline:
             if clock.get("released") != entries:
                 self._set_clock({**clock, "released": entries})
 
+    def _release_all(self) -> None:
+        """What the pipeline itself has put into the insert log belongs to the present step."""
+        with self._clock_lock:
+            if self.clock().get("released") is not None:
+                self._set_clock({**self.clock(), "released": self.inserts.head()})
+
     def clock(self) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(self.folder.clock.read_text())
@@ -214,10 +222,20 @@ class Pipeline:
         wanted, names = backfilled(generation.wanted, generation, lambda table: f"{table}@{generation.number}")
         if not names:
             return generation
-        columns = {item.relation: arrow_schema(item.columns) for item in generation.circuit.inputs}
-        content = {table: self.log.content(table, columns[table], generation.base_step) for table in names}
+        inputs = {item.relation: item.columns for item in wanted.circuit.inputs}
+        content = {each: self._content(each, inputs[names[each]], generation.base_step) for each in names}
         self.inserts.append([(names[table], rows, 1) for table, rows in content.items()])
+        self._release_all()
         return replace(generation, wanted=wanted)
+
+    def _content(self, relation: str, columns: Schema, step: int) -> pa.Table:
+        """What a relation contained after a step; parts of its key that nobody sees are not known."""
+        visible = tuple(column for column in columns if not column.name.startswith("__"))
+        rows = self.log.content(relation, arrow_schema(visible), step)
+        for column in columns:
+            if column.name.startswith("__"):
+                rows = rows.append_column(column.name, pa.nulls(rows.num_rows, arrow_type(column.type)))
+        return rows.select([column.name for column in columns])
 
     def _begin(self, generation: Generation) -> Generation:
         self.generations.begin(generation)
@@ -358,9 +376,7 @@ class Pipeline:
         kept = [part for part in kept if part[1].num_rows]
         if kept and not self._kept_already(step):
             self.inserts.append(kept, {"late_of": step})
-            with self._clock_lock:
-                if self.clock().get("released") is not None:
-                    self._set_clock({**self.clock(), "released": self.inserts.head()})
+            self._release_all()
 
     def _kept_already(self, step: int) -> bool:
         """Whether an earlier run of this step has done it."""
@@ -370,7 +386,7 @@ class Pipeline:
         )
 
     def _blocks(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
-        frames = [self._feed(generation, wanted, lowering)]
+        frames = [self._feed(generation, lowering)]
         for relation, source in wanted.sources.items():
             context = SourceContext(folder=self.folder.root, once=self.once, start=generation.positions.get(relation))
             frames.append(self._packed(source, relation, context, lowering))
@@ -384,15 +400,16 @@ class Pipeline:
             return lowering.pack_source(source.stream(self.spark, context), relation)
         return lowering.pack_files(names, reading)
 
-    def _feed(self, generation: Generation, wanted: Wanted, lowering: Lowering) -> DataFrame:
+    def _feed(self, generation: Generation, lowering: Lowering) -> DataFrame:
         circuit = generation.circuit
-        producers = {item.producer: item.columns for item in circuit.inputs if item.relation in wanted.fed}
+        fed = generation.wanted.fed
+        producers = {item.producer: item.columns for item in circuit.inputs if item.relation in fed}
         timed = [op for op in circuit.ops if op.timed]
         replayed = {consumer.branch.producer for consumer in lowering.replays.consumers}
         spec = {
             "log": str(self.folder.inserts),
             "clock": str(self.folder.clock),
-            "relations": dict(wanted.fed),
+            "relations": dict(fed),
             "timed": lowering.addresses(timed),
             "replay": lowering.addresses(op for op in circuit.ops if op.id in replayed),
             "restore": list(generation.restore),

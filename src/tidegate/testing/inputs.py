@@ -64,8 +64,9 @@ class Input:
         arrived = self._let_through(given)
         for one in arrived:
             self._apply(one)
-        # A row that is gone again at the end of its micro-batch was never there: it moves no frontier.
-        came = [row for row, weight in consolidated(self.changes, self.kinds) if weight > 0]
+        # Of a key only the last row of a micro-batch is ever seen; in a bag every row is.
+        changes = consolidated(self.changes, self.kinds) if self.key else self.changes
+        came = [row for row, weight in changes if weight > 0]
         self.time.accept(came, clock, bool(arrived))
         return bool(given or arrived)
 

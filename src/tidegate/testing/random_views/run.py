@@ -23,7 +23,8 @@ def try_seed(
     failures = run(spark, case)
     if not failures:
         return None
-    smallest = shrink(case, lambda smaller: _alike(failures, run(spark, smaller)), shrink_seconds)
+    suspects = [view.name for view in case.views if any(one.message.startswith(f"{view.name} ") for one in failures)]
+    smallest = shrink(case, lambda smaller: _alike(failures, run(spark, smaller)), shrink_seconds, suspects)
     return report(smallest, run(spark, smallest) or failures)
 
 
