@@ -1,6 +1,7 @@
 """Every spec file holds: as written, and again with a restart between all steps.
 
-Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can."""
+Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can. Those
+that cannot are restarted in `make test-all`; in `make test` one in four of them is."""
 
 from pathlib import Path
 
@@ -39,6 +40,21 @@ def test_specs_together(paths, spark):
     fail_with(run_together(paths, spark))
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if not can_share(read(path))], ids=name)
+ALONE = [path for path in FILES if not can_share(read(path))]
+QUICK = ALONE[::4]
+
+
+@pytest.mark.parametrize("path", [path for path in ALONE if path not in QUICK], ids=name)
 def test_spec_alone(path, spark):
+    fail_with(run_file(path, spark, restarts=False).failures)
+
+
+@pytest.mark.parametrize("path", QUICK, ids=name)
+def test_spec_alone_with_restarts(path, spark):
+    fail_with(run_file(path, spark, restarts=True).failures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in ALONE if path not in QUICK], ids=name)
+def test_every_spec_with_restarts(path, spark):
     fail_with(run_file(path, spark, restarts=True).failures)
