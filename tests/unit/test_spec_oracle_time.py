@@ -157,6 +157,20 @@ def test_windows_over_windows_see_what_is_out(world):
     assert found["w"] == [("12:00:00", 1), ("12:00:20", 6)]
 
 
+def test_what_was_there_before_a_view_is_never_late(world):
+    found = world(SOURCE.replace("SOURCE", "TABLE"))
+    found.step(("a", 1, 3), ("a", 2, 30))
+    found.tell(
+        f"CREATE MATERIALIZED VIEW v AS {SUMS}",
+        "CREATE MATERIALIZED VIEW rows AS SELECT ts, x FROM s EMIT FINAL",
+    )
+    found.step(("a", 4, 4), ("a", 8, 22))
+    assert found["v"] == [("12:00:00", 1)]
+    assert found["rows"] == [("12:00:03", 1)]
+    found.step(("a", 16, 40))
+    assert found["v"] == [("12:00:00", 1), ("12:00:20", 8)]
+
+
 def test_now_is_the_clock(world):
     recent = "CREATE MATERIALIZED VIEW v AS SELECT x FROM s WHERE ts > NOW() - INTERVAL '1' MINUTE"
     found = world(SOURCE, recent)

@@ -54,6 +54,7 @@ class Instance:
         self._seen: tuple[int, ...] | None = None
         self._gate: Gate | None = None
         self._began = clock
+        self.began_with_rows = any(source.rows() for source in self.sources.values())
         try:
             self.shape = shape_of(query.select, f"__{name}_")
             self.windows = [Windowing(one, self._source(one), emit.lateness) for one in self.shape.windows]
@@ -203,13 +204,15 @@ class Instance:
     def _made_gate(self, kinds: tuple[Type, ...]) -> Gate:
         strategy = self._strategy()
         closing = self._closing(kinds) if strategy in (*WAITING, "every") else ()
+        if strategy == "every" and self.began_with_rows:
+            raise Unknown("it began with rows, of which some may have been due before")
         if strategy in WAITING and not closing:
             raise Unknown("it waits by a waterline that the model does not find")
         window = self.shape.window
         judges = strategy in WAITING and (window is None or not window.grouped or self.emit.final is not None)
         every = self.emit.every or self.emit.early
         tick = self._began // every if every else 0
-        return Gate(strategy, every, self.emit.lateness, judges, tick, closing)
+        return Gate(strategy, every, self.emit.lateness, judges, tick, closing, self.began_with_rows)
 
     def _closing(self, kinds: tuple[Type, ...]) -> tuple[Closing, ...]:
         """The columns by which rows close: a window's end, else all that have a waterline."""

@@ -96,7 +96,9 @@ class Oracle:
         view = View(name.lower(), query, materialized, reads(query), emit, aliases)
         self.views[view.name] = view
         view.starts = {source: len(self.inputs[source].rows) for source in self._sources_of(view.reads)}
-        self._instances[view.name] = self._made(view, view.starts)
+        made = self._instances[view.name] = self._made(view, view.starts)
+        if made.timed and made.began_with_rows:
+            self._catch_up()
 
     def drop(self, name: str) -> None:
         """Forgets a relation and all that read it."""

@@ -73,10 +73,9 @@ class Windowing:
             self._taken = Taken(self.windowed.window, self.source.kinds, self.windowed.grouped, self._lateness)
             self._table = None
         found = self.line
-        frontier = found.at(BEFORE, 0) if found is not None else None
+        # What was there before the view is never late.
+        frontier = found.at(BEFORE, 0) if found is not None and not self._began_with else None
         changed = self._taken.step(self._candidates(), frontier)
-        if self._began_with and self._taken.late:
-            raise Unknown("it began with rows that are late")
         self._began_with = False
         self._table = None if changed else self._table
         return changed

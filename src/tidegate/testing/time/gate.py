@@ -31,7 +31,8 @@ class Closing:
 @dataclass
 class Gate:
     """Holds the rows of an answer until their time. `judges`: changes of rows that are closed come too late here;
-    windows that are grouped by have judged the rows below them already. `tick` is the last tick of EVERY so far."""
+    windows that are grouped by have judged the rows below them already. `tick` is the last tick of EVERY so far.
+    `began_with_rows`: what was there before the view is never late."""
 
     strategy: str
     every: int = 0
@@ -39,6 +40,7 @@ class Gate:
     judges: bool = False
     tick: int = 0
     closing: tuple[Closing, ...] = ()
+    began_with_rows: bool = False
     _last: Bag | None = None
     _kept: Bag | None = None
     _out: Bag | None = None
@@ -47,8 +49,9 @@ class Gate:
         """The rows that are out after a micro-batch, of an answer over all rows accepted."""
         if self._kept is None or self._out is None:
             self._kept, self._out = Bag(answer.kinds), Bag(answer.kinds)
+        judges = self.judges and not (self._last is None and self.began_with_rows)
         for row, weight in answer.changes_since(self._last):
-            if not (self.judges and self._closed(row, BEFORE, self.lateness)):
+            if not (judges and self._closed(row, BEFORE, self.lateness)):
                 self._kept.add(row, weight)
         self._last = answer
         if self.strategy == "every":
