@@ -76,7 +76,8 @@ def _(node: time.Window) -> str:
 def _(node: time.WindowAggregate) -> str:
     by = ", ".join((*node.keys, window_text(node.window)))
     late = f", {duration_text(node.lateness)} late" if node.lateness else ""
-    return f"Aggregate by {by}{late}: {', '.join(call_text(call) for call in node.calls)}"
+    calls = f": {', '.join(call_text(call) for call in node.calls)}" if node.calls else ""
+    return f"Aggregate by {by}{late}{calls}"
 
 
 @label.register
