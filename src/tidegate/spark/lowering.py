@@ -35,7 +35,7 @@ ADDRESS = [
     StructField("__payload", BinaryType()),
 ]
 ADDRESS_NAMES = [field.name for field in ADDRESS]
-GUARD = "__g"
+GUARD = "__late"
 BAD = "CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"
 
 
