@@ -97,8 +97,17 @@ class Oracle:
         self.views[view.name] = view
         view.starts = {source: len(self.inputs[source].rows) for source in self._sources_of(view.reads)}
         made = self._instances[view.name] = self._made(view, view.starts)
+        self._made_again(view.name)
         if made.timed and made.began_with_rows:
             self._catch_up()
+
+    def _made_again(self, replaced: str) -> None:
+        """What reads a view that was replaced reads the new one."""
+        changed = {replaced}
+        for reader in self.views.values():
+            if reader.name != replaced and changed & set(reader.reads):
+                changed.add(reader.name)
+                self._instances[reader.name] = self._made(reader, reader.starts)
 
     def drop(self, name: str) -> None:
         """Forgets a relation and all that read it."""
