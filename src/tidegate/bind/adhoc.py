@@ -10,7 +10,7 @@ from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.schema import names
 from tidegate.errors import make
-from tidegate.sql import parse, render, span_of
+from tidegate.sql import call, parse, render, span_of
 from tidegate.sql.spark_windows import spark_windows
 from tidegate.sql.statements import CreateView, Query
 
@@ -21,6 +21,9 @@ class BoundSelect:
 
     sql: str
     relations: tuple[str, ...]
+
+
+ARRAYS = frozenset({"array_agg", "collect_list", "collect_set"})
 
 
 def temp_name(relation: str) -> str:
@@ -85,11 +88,19 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
 def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
     statement = parse(relation.sql).statements[0]
     assert isinstance(statement, CreateView)
-    select = _without_windows(statement.query.select, catalog)
+    select = _without_windows(statement.query.select, catalog).transform(_sorted)
     inner = _expanded(select, catalog, found, sources, frozenset())
     columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
     alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))
+
+
+def _sorted(node: exp.Expr) -> exp.Expr:
+    """Arrays as a maintained view has them: ordered by value, where Spark has any order."""
+    found = call(node.this if isinstance(node, exp.Filter) else node)
+    if found is None or found.name not in ARRAYS or isinstance(node.parent, exp.Filter):
+        return node
+    return exp.Anonymous(this="sort_array", expressions=[node])
 
 
 def _alias(node: exp.Table, relation: Relation) -> exp.TableAlias:
