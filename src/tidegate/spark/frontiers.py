@@ -26,11 +26,13 @@ Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, Bound]]]]]
 @dataclass(frozen=True)
 class Frontiers:
     """What has been seen so far, by name: the largest values, the values that feeders set, and when the last row of a
-    relation came (processing time). `ended`: no more rows will come."""
+    relation came (processing time). `ending`: no more rows will come, and those held back come now; `ended`: no row at
+    all will come."""
 
     seen: Mapping[str, Bound] = field(default_factory=dict)
     advanced: Mapping[str, Bound] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    ending: bool = False
     ended: bool = False
 
     def after(
@@ -49,12 +51,15 @@ class Frontiers:
             "seen": dict(self.seen),
             "advanced": dict(self.advanced),
             "rows": dict(self.rows),
+            "ending": self.ending,
             "ended": self.ended,
         }
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Frontiers:
-        return Frontiers(document["seen"], document["advanced"], document["rows"], document["ended"])
+        return Frontiers(
+            document["seen"], document["advanced"], document["rows"], document["ending"], document["ended"]
+        )
 
 
 def larger(left: Bound, right: Bound) -> Bound:
@@ -117,8 +122,9 @@ def _round(
         match line:
             case Frontier():
                 known = frontiers.seen.get(_seen_name(line))
-                if frontiers.ended or known is None or line.delay is None:
-                    result[line] = INFINITE if frontiers.ended else known
+                finished = frontiers.ended or (frontiers.ending and line.note == "hold_back")
+                if finished or known is None or line.delay is None:
+                    result[line] = INFINITE if finished else known
                 elif (quick := _minus(line, known)) is not None:
                     result[line] = quick
                 else:

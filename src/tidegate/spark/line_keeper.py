@@ -36,16 +36,21 @@ class LineKeeper:
             advanced |= Frontiers().after({}, {**advanced, **given}, (), 0).advanced
         held = {
             line.name: advanced[f"{line.relation}.{line.column}"]
-            for line in walk(self._circuit.lines)
-            if isinstance(line, Frontier) and line.note == "hold_back" and f"{line.relation}.{line.column}" in advanced
+            for line in self._held()
+            if f"{line.relation}.{line.column}" in advanced
         }
         came = [relation for relation, count in stats["rows_in"].items() if count]
         seen = Frontiers().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
         self.frontiers = self.frontiers.after(seen, advanced, came, clock.time_us)
+        if self.frontiers.ending and all(clock.lines.get(line.name) == INFINITE for line in self._held()):
+            self.frontiers = replace(self.frontiers, ended=True)
 
     def end(self) -> None:
-        """No more rows will come."""
-        self.frontiers = replace(self.frontiers, ended=True)
+        """No more rows will come. What is held back comes first, and only then is everything over."""
+        self.frontiers = replace(self.frontiers, ending=True, ended=not self._held())
+
+    def _held(self) -> list[Frontier]:
+        return [line for line in walk(self._circuit.lines) if isinstance(line, Frontier) and line.note == "hold_back"]
 
     def move(self, before: Mapping[str, Bound], time_us: int) -> dict[str, Bound]:
         """What every line is at a time of the processing clock; none goes back."""

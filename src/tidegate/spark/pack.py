@@ -21,7 +21,7 @@ from tidegate.kernels.specs import KernelSpec, Test
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
-from tidegate.spark.refuse import Stats, Watch, admitted, guarded
+from tidegate.spark.refuse import Stats, Watch, admitted, guarded, judges_by_state
 from tidegate.spark.xxhash64 import hashes as hash_columns
 
 NEVER = Clock(0, 0)
@@ -104,9 +104,11 @@ def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBat
             if target.guards:
                 rows = guarded(rows, target.guards, NEVER if target.accepted else clock)
             if target.refusal is not None and target.accepted:
-                rows = rows.drop(list(target.refusal.carried), strict=False)
+                whole = judges_by_state(_kernel(target))
+                rows = rows if whole else rows.drop(list(target.refusal.carried), strict=False)
             elif target.refusal is not None and rows.height:
-                rows, refused = admitted(kernel_of(_kernel(target)), target.port, rows, target.refusal, clock)
+                spec = _kernel(target)
+                rows, refused = admitted(kernel_of(spec), spec, target.port, rows, target.refusal, clock)
                 if refused:
                     yield blocks.to_batch(refused)
             if rows.is_empty():

@@ -333,9 +333,9 @@ class Pipeline:
         """The frontiers as the last step left them, and the clock that follows from them."""
         known = self.log.header(self.log.last()).get("frontiers")
         frontiers = Frontiers() if known is None else Frontiers.from_json(known)
-        if self.clock().get("ended"):
-            frontiers = replace(frontiers, ended=True)
         keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, self._idle(wanted))
+        if self.clock().get("ended") and not frontiers.ending:
+            keeper.end()
         with self._clock_lock:
             now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
             keeper.move(self.clock().get("lines", {}), now)

@@ -13,7 +13,7 @@ from tidegate.circuit.model import Door, Refusal, Seen
 from tidegate.kernels.api import LATE, NO_TIME, WEIGHT, Bound, Clock, Kernel
 from tidegate.kernels.lines import passes
 from tidegate.kernels.refusals import plain
-from tidegate.kernels.specs import Test
+from tidegate.kernels.specs import GatedSpec, KernelSpec, Test, WindowedSpec
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 
@@ -80,7 +80,7 @@ def guarded(rows: pl.DataFrame, tests: Sequence[Test], clock: Clock) -> pl.DataF
 
 
 def admitted(
-    kernel: Kernel, port: int, rows: pl.DataFrame, refusal: Refusal, clock: Clock
+    kernel: Kernel, spec: KernelSpec, port: int, rows: pl.DataFrame, refusal: Refusal, clock: Clock
 ) -> tuple[pl.DataFrame, list[Block]]:
     """The rows that an op takes, and the record of those it refuses."""
     found: list[Block] = []
@@ -92,12 +92,17 @@ def admitted(
         if timeless.height:
             found.append(_timeless(timeless, refusal))
         rows = rows.filter(verdict == 0)
-    return rows.drop(list(refusal.carried)) if not keeps_carried(kernel) else rows, found
+    return rows if judges_by_state(spec) else rows.drop(list(refusal.carried)), found
 
 
-def keeps_carried(kernel: Kernel) -> bool:
+def judges_by_state(spec: KernelSpec) -> bool:
     """Whether a kernel finds out by its state which rows are late, so that they have to be whole until then."""
-    return bool(getattr(kernel, "judges_by_state", False))
+    match spec:
+        case GatedSpec(inner=inner):
+            return judges_by_state(inner)
+        case WindowedSpec(window=window):
+            return window.kind == "session"
+    return False
 
 
 def late_block(rows: pl.DataFrame, refusal: Refusal, waterline: Bound) -> Block:

@@ -18,6 +18,7 @@ TIME, KEY, START, END, KNOWN = "__t", "__key", "__start", "__end", "__known"
 FIRST_AT, LAST_AT = "__first_at", "__last_at"
 MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 _PLACES = 1 << 32
+_OWN = frozenset({WEIGHT, SEQ, TIME, KEY, START, END, KNOWN, FIRST_AT, LAST_AT})
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,12 @@ class Points:
 
 
 def columns_of(rows: pl.DataFrame) -> list[str]:
-    """The port's own columns."""
-    return [name for name in rows.columns if not name.startswith("__")]
+    """The port's own columns; the binder gives those that it computes names with underscores, too."""
+    return [name for name in rows.columns if not _internal(name)]
+
+
+def _internal(name: str) -> bool:
+    return name in _OWN or name.startswith(HASH)
 
 
 def points_table(rows: pl.DataFrame, state: State) -> Table:
@@ -112,4 +117,4 @@ def replace_points(before: pl.DataFrame, after: pl.DataFrame, table: Table) -> N
 
 def _others(rows: pl.DataFrame) -> list[str]:
     """The hashes that go along."""
-    return [name for name in rows.columns if name.startswith("__") and name not in (WEIGHT, SEQ, TIME)]
+    return [name for name in rows.columns if _internal(name) and name not in (WEIGHT, SEQ, TIME)]

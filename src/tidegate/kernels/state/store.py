@@ -15,6 +15,7 @@ from tidegate.kernels.state.merge import DEAD
 from tidegate.kernels.state.table import RunTable
 
 META = "meta"
+_ADDED = frozenset({"__w", "__seq", "__t", "__key", "__start", "__end", "__known", "__first_at", "__last_at"})
 
 
 class Store:
@@ -39,8 +40,8 @@ class Store:
         return self._tables[name]
 
     def stored(self, name: str, ident: Sequence[str] | None) -> RunTable | None:
-        """A table with the columns it was stored with; None if nothing is stored in it. No `ident`: its plain columns,
-        all but those that begin with `__`."""
+        """A table with the columns it was stored with; None if nothing is stored in it. No `ident`: all columns but
+        hashes and what a step adds to them."""
         if name in self._tables:
             return self._tables[name]
         layout = self._layouts.get(name, Layout())
@@ -49,7 +50,7 @@ class Store:
             return None
         schema = self._chunks.load(chunk, layout.within).frame.schema
         columns = {name: dtype for name, dtype in schema.items() if name not in (HASH, DEAD, layout.within)}
-        plain = [name for name in columns if not name.startswith("__")]
+        plain = [name for name in columns if not name.startswith(HASH) and name not in _ADDED]
         return self.table(name, columns, plain if ident is None else ident, layout.within)
 
     @property

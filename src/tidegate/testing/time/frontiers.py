@@ -95,8 +95,7 @@ class Time:
 
     def advance(self, column: int, value: Any) -> None:
         for one in self.frontiers:
-            found = number(value, one.kind)
-            if one.column == column and found is not None:
+            if one.column == column and (found := number(value, one.kind)) is not None:
                 one.raise_to(found)
         for hold in self.holds:
             if hold.column == column:
