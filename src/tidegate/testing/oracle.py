@@ -174,9 +174,19 @@ class Oracle:
         instance = self._instances[view.name]
         if instance.lost is not None:
             return instance.lost
+        silent = [one.name for one in self._inputs_behind(view.name) if one.time.idle_timeout and not one.rows]
+        if silent and instance.timed:
+            return f"{silent[0]} never had a row, and holds others up only until its idle_timeout"
         if not view.materialized and instance.timed:
             return "it is not maintained: a query asks it as a batch"
         return next((why for one in view.reads if one in self.views and (why := self._unreadable(one))), None)
+
+    def _inputs_behind(self, name: str) -> list[Input]:
+        """The inputs that a relation comes from, directly or not."""
+        if name in self.inputs:
+            return [self.inputs[name]]
+        view = self.views.get(name)
+        return [] if view is None else [each for below in view.reads for each in self._inputs_behind(below)]
 
     def _unreadable(self, name: str) -> str | None:
         view = self.views[name]
