@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -75,6 +75,14 @@ def gated(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
     if isinstance(core, Aggregate | WindowAggregate | Window):
         return _replaced(plan, core, _gate(core, strategy, core.columns, span))
     return _gate(plan, strategy, plan.columns[:visible], span)
+
+
+def capped(plan: Node, most: int | None) -> Node:
+    """`max_groups` of a view that groups without a window; windows have it already."""
+    core = _core(plan)
+    if most is None or not isinstance(core, Aggregate):
+        return plan
+    return _replaced(plan, core, replace(core, max_groups=most))
 
 
 def final_gate(plan: Node, column: str, span: Span | None) -> Node:
@@ -201,4 +209,4 @@ def _times_below(node: Node) -> list[str]:
     return found or [name for below in node.inputs for name in _times_below(below)]
 
 
-__all__ = ["Strategy", "final_gate", "gated", "lateness_of", "micros_of", "strategy_of"]
+__all__ = ["Strategy", "capped", "final_gate", "gated", "lateness_of", "micros_of", "strategy_of"]

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.context import Bound, Context
-from tidegate.bind.emit import final_gate, gated, lateness_of, strategy_of
+from tidegate.bind.emit import capped, final_gate, gated, lateness_of, strategy_of
 from tidegate.bind.query import bind_query
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
@@ -119,7 +119,7 @@ def bind_definition(
         max_groups=int(options["max_groups"]) if "max_groups" in options else None,
     )
     bound = _named(name, bind_query(query.select, context), aliases)
-    written = _rooted(bound)
+    written = capped(_rooted(bound), context.max_groups)
     visible = len(bound.fields)
     strategy = strategy_of(query, written, extras.forced)
     if strategy is not None:

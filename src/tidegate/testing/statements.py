@@ -74,6 +74,8 @@ def _(statement: sql.CreateView, oracle: Oracle, schema_of: SchemaOf) -> None:
     aliases = tuple(alias.text for alias in statement.aliases)
     final = next((one.value for one in statement.options if one.key.lower() == "emit_final"), None)
     oracle.add_view(statement.name.text, statement.query, statement.materialized, aliases, final)
+    if any(one.key.lower() == "max_groups" for one in statement.options):
+        oracle.lose(statement.name.text, "which groups a cap lets in is not modelled")
 
 
 @_note.register
