@@ -8,6 +8,7 @@ from tidegate.testing.oracle import Oracle
 from tidegate.testing.paths import find, matches, run_paths
 from tidegate.testing.random_views.generate import make
 from tidegate.testing.random_views.shrink import shrink
+from tidegate.testing.random_views.timed import make_timed
 from tidegate.testing.spec.files import run_file
 from tidegate.testing.spec.parser import parse, read
 from tidegate.testing.spec.renaming import can_share, renamed, with_prefix
@@ -45,12 +46,48 @@ waterline t.x 5
 step never runs
 advance t.x 5
 """
+TIME = """\
+# Frontiers, late rows, the clock and the end of inputs can be checked.
+sql
+  CREATE SOURCE s (x BIGINT LATENESS 5, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);
+  CREATE MATERIALIZED VIEW w AS
+    SELECT window_start, SUM(x) AS total FROM TUMBLE(s, ts, INTERVAL '10' SECOND) GROUP BY window_start;
+  CREATE MATERIALIZED VIEW e AS
+    SELECT window_start, COUNT(*) AS n FROM TUMBLE(s, ts, INTERVAL '10' SECOND) GROUP BY window_start
+    EMIT EVERY INTERVAL '10' SECOND;
+waterline s.ts none
+step rows
+> s
+  10 | 12:00:07
+waterline s.X 5
+waterline s.ts 12:00:02
+step a row that is late
+> s
+  1 | 12:00:08
+late s 1
+clock +10s
+< e
+  +I 12:00:00 | 1
+step moved by hand
+advance s.ts 12:00:10
+< w
+  +I 12:00:00 | 10
+waterline s.ts 12:00:10
+step another window
+> s
+  20 | 12:00:12
+end
+< w
+  +I 12:00:10 | 20
+waterline s.ts infinity
+"""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("specs")
     (made / "good.spec").write_text(GOOD)
+    (made / "time.spec").write_text(TIME)
     (made / "wrong.spec").write_text(WRONG)
     (made / "unreadable.spec").write_text("# Title\nthis is no heading\n")
     return made
@@ -62,8 +99,8 @@ def summary(folder, spark):
 
 
 def test_the_summary_counts(summary):
-    assert str(summary) == "1 passed, 2 failed"
-    assert [result.path.stem for result in summary.results if result.ok] == ["good"]
+    assert str(summary) == "2 passed, 2 failed"
+    assert [result.path.stem for result in summary.results if result.ok] == ["good", "time"]
 
 
 def test_every_wrong_check_is_reported_with_its_line(summary):
@@ -76,7 +113,7 @@ def test_every_wrong_check_is_reported_with_its_line(summary):
         (15, "? SELECT k FROM v"),
         (17, "0 rows of t were late, expected 3"),
         (18, "the waterline of t.x is none, expected 5"),
-        (19, "the frontier of t.x cannot be moved: frontiers are not maintained yet"),
+        (19, "t.x has no frontier to move"),
     ]
     shown = wrong.failures[2].render()
     assert "  Nothing in here is right." in shown
@@ -101,6 +138,7 @@ def test_content_that_is_not_the_batch_answer_is_a_failure(folder, spark, monkey
 def test_files_are_found_and_chosen_by_a_word(folder):
     assert [path.name for path in find([folder, folder / "good.spec"])] == [
         "good.spec",
+        "time.spec",
         "unreadable.spec",
         "wrong.spec",
     ]
@@ -123,16 +161,30 @@ def test_a_renamed_spec_says_the_same(folder):
     spec = read(folder / "good.spec")
     assert can_share(spec)
     assert not can_share(parse(WRONG))
+    assert not can_share(parse(TIME))
+    assert not can_share(parse("# Idle.\nsql\n  CREATE SOURCE s (x INT) WITH ('idle_timeout' = '1s');\n"))
     prefixed = with_prefix(spec, "p_")
     assert "CREATE TABLE p_t" in prefixed.items[0].text
     assert prefixed.items[1].inputs[0].relation == "p_t"
     assert prefixed.items[2].view == "p_v"
 
 
-def test_a_seed_makes_one_case_and_shrinking_keeps_what_fails():
-    case = make(7, 10)
-    assert case.spec() == make(7, 10).spec()
-    assert parse(case.spec(), Path("x.spec")).runs == 4
+def test_windows_and_late_rows_are_renamed_too():
+    sql = (
+        "CREATE MATERIALIZED VIEW v AS SELECT s.k FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+        " GROUP BY window_start, s.k LATE DATA TO late; LATENESS v.k 1; ADVANCE s.ts TO TIMESTAMP '2020-01-01'"
+    )
+    found = renamed(sql, {"s": "p_s", "v": "p_v", "late": "p_late"})
+    assert found == sql.replace("s.", "p_s.").replace("TABLE s", "TABLE p_s").replace("v.", "p_v.").replace(
+        "VIEW v", "VIEW p_v"
+    ).replace("TO late", "TO p_late")
+
+
+@pytest.mark.parametrize("made", [make, make_timed])
+def test_a_seed_makes_one_case_and_shrinking_keeps_what_fails(made):
+    case = made(7, 10)
+    assert case.spec() == made(7, 10).spec()
+    assert parse(case.spec(), Path("x.spec")).runs == len(case.steps)
     view = case.views[-1]
     alone = case.with_views({view.name})
     row = next(change for step in alone.steps for change in step)
@@ -143,4 +195,4 @@ def test_a_seed_makes_one_case_and_shrinking_keeps_what_fails():
     smallest = shrink(case, fails, seconds=30)
     assert fails(smallest)
     assert sum(len(step) for step in smallest.steps) == 1
-    assert len(smallest.views) == len(alone.views)
+    assert len(smallest.views) <= len(alone.views)

@@ -8,8 +8,6 @@ from typing import Any
 
 from tidegate.catalog import Catalog, Relation
 from tidegate.runtime.step_log import StepLog
-from tidegate.sql import parse, render
-from tidegate.sql.statements import CreateView
 
 Row = dict[str, Any]
 Sizes = Mapping[str, tuple[int, int, int]]
@@ -76,7 +74,7 @@ class SystemRelations:
             {
                 "name": view.name,
                 "kind": view.changes,
-                "emit": _emit(view),
+                "emit": (view.emit or "changes").upper().replace("_", " "),
                 "key": None if view.key is None else ", ".join(each for each in view.key if view.column(each)),
                 "rows": self._count(view.name) if view.kept else None,
                 "state_rows": sizes.get(view.name, (None, None, None))[0],
@@ -106,15 +104,6 @@ class SystemRelations:
             for column in relation.columns
             if (place := f"{relation.name}.{column.name}") in known or _declared(relation, column.name)
         ]
-
-
-def _emit(view: Relation) -> str:
-    """`EVERY INTERVAL '5' SECOND`, `ON WINDOW CLOSE`."""
-    words = (view.emit or "changes").upper().replace("_", " ")
-    statement = parse(view.sql).statements[0] if view.emit == "every" else None
-    if isinstance(statement, CreateView) and statement.query.emit is not None and statement.query.emit.interval:
-        return f"{words} {render(statement.query.emit.interval)}"
-    return words
 
 
 def _declared(relation: Relation, column: str) -> bool:

@@ -196,8 +196,7 @@ class Oracle:
 
     def answer(self, name: str) -> Answer:
         """What the view must contain now."""
-        self._catch_up()
-        instance = self._instances[name.lower()]
+        instance = self._present(name.lower())
         rows, kinds = instance.content(), instance.kinds
         return Answer(tuple(comparable(row, kinds) for row in rows), kinds, tuple(rows))
 
@@ -206,7 +205,7 @@ class Oracle:
         self._catch_up()
         tables = {}
         for name in names:
-            found = self._instances[name] if name in self._instances else self._source(name, 0)
+            found = self._present(name) if name in self._instances else self._source(name, 0)
             tables[name] = found.table()
         [table] = self._batch.run([Job(sql, tables)])
         rows, kinds = of_arrow(table), tuple(type_of(one.type) for one in table.schema)
@@ -264,7 +263,17 @@ class Oracle:
                 source.settle()
 
     def _all(self) -> list[Instance]:
-        return [*self._plain.values(), *self._instances.values()]
+        """All views that are followed. One that is not materialized is followed once for each reader."""
+        kept = [one for name, one in self._instances.items() if self.views[name].materialized]
+        return [*self._plain.values(), *kept]
+
+    def _present(self, name: str) -> Instance:
+        """A view with its answer as of now."""
+        self._catch_up()
+        instance = self._instances[name]
+        if not self.views[name].materialized and instance.lost is None:
+            evaluate([instance], self._batch, self.clock)
+        return instance
 
     def _made(self, view: View, starts: dict[str, int]) -> Instance:
         sources: dict[str, Source] = {}

@@ -46,7 +46,7 @@ class Taken:
             for extent in open_ones:
                 changed |= self._bag(extent, ()).add(one.row, one.weight)
             if not open_ones:
-                self.late += [one.row] * max(one.weight, 0)
+                self.late += [one.row] * abs(one.weight)
         return changed
 
     def rows(self) -> list[tuple[Row, Extent]]:
@@ -65,7 +65,7 @@ class Taken:
         for one in given:
             met = [extent for extent, times in before[one.key] if self._meets(one, extent, times)]
             if any(self._closed(extent[1], frontier) for extent in met):
-                self.late += [one.row] * max(one.weight, 0)
+                self.late += [one.row] * abs(one.weight)
             else:
                 welcome.append(one)
         known = {key: {time for _, times in found for time in times} for key, found in before.items()}
@@ -88,7 +88,7 @@ class Taken:
             for extent, times in mine if one.weight > 0 else ():
                 if self._closed(extent[1], frontier) and not known[one.key] & set(times):
                     self._bag((one.time, one.time), one.key).add(one.row, -one.weight)
-                    self.late += [one.row] * max(one.weight, 0)
+                    self.late += [one.row] * abs(one.weight)
                     refused = True
         return refused
 
