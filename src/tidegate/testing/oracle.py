@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
-from tidegate.spark.types import arrow_schema, arrow_type
 from tidegate.sql.statements import Query
 from tidegate.testing.batch import Batch, Job
 from tidegate.testing.evaluation import evaluate
 from tidegate.testing.inputs import INSERT, Given, Input
 from tidegate.testing.instance import Instance, Source
+from tidegate.testing.line_values import LineValues
 from tidegate.testing.oracle_query import reads, uses_arrival
-from tidegate.testing.rows import of_arrow, to_arrow
+from tidegate.testing.rows import of_arrow
 from tidegate.testing.sources import InputSource, Moment, lines_now
 from tidegate.testing.spec.compare import Comparable, comparable
 from tidegate.testing.spec.types import Type
 from tidegate.testing.spec.types import of_arrow as type_of
-from tidegate.testing.time.amounts import EPOCH, INFINITE, MICROSECOND, Amount, Number, Unknown, number, value
+from tidegate.testing.time.amounts import EPOCH, INFINITE, MICROSECOND, Amount, Unknown
 from tidegate.testing.time.emit import Emit, early_fire, said
 
 BEGINNING = (EPOCH.replace(year=2020) - EPOCH) // MICROSECOND
@@ -75,7 +73,7 @@ class Oracle:
         self._plain: dict[tuple[object, ...], Instance] = {}
         self._advances: list[tuple[str, str, Any]] = []
         self._queue: list[Micro] = []
-        self._lines: dict[tuple[object, ...], Number | None] = {}
+        self._line_values = LineValues(self._batch)
 
     def add_input(self, given: Input) -> None:
         self.inputs[given.name.lower()] = given
@@ -284,7 +282,7 @@ class Oracle:
                 sources[name] = self._instances[name]
             elif name in self.views:
                 sources[name] = self._plain_instance(self.views[name], starts)
-        made = Instance(view.name, view.query, view.emit, sources, self._evaluate_line, self.clock, view.aliases)
+        made = Instance(view.name, view.query, view.emit, sources, self._line_values, self.clock, view.aliases)
         made.declared.delays.update(self.lateness.get(view.name, {}) if view.materialized else {})
         return made
 
@@ -300,21 +298,6 @@ class Oracle:
             self._sources[name, start] = InputSource(self.inputs[name], start)
         return self._sources[name, start]
 
-    def _evaluate_line(self, sql: str, given: Mapping[str, tuple[Number, Type]]) -> Number | None:
-        """What a monotone expression makes of waterlines, by Spark."""
-        key = (sql, tuple(given.items()))
-        if key not in self._lines:
-            schema = arrow_schema(())
-            for name, (_, kind) in given.items():
-                schema = schema.append(_field(name, kind))
-            try:
-                row = [value(found, kind) for found, kind in given.values()]
-            except OverflowError:
-                raise Unknown("a waterline is out of the range of its type") from None
-            [table] = self._batch.run([Job(f"SELECT {sql} AS line FROM __lines", {"__lines": to_arrow([row], schema)})])
-            self._lines[key] = number(of_arrow(table)[0][0], type_of(table.schema.field(0).type))
-        return self._lines[key]
-
     def _keeps_order(self, name: str) -> bool:
         return name in self.inputs and self.inputs[name].source
 
@@ -327,7 +310,3 @@ class Oracle:
             elif name in self.views and not self.views[name].materialized:
                 found |= self._sources_of(self.views[name].reads)
         return found
-
-
-def _field(name: str, kind: Type) -> pa.Field:
-    return pa.field(name, arrow_type(str(kind)))
