@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+WORKER_PYTHON = Path(__file__).with_name("worker-python")
 STATIC = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -55,7 +57,7 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
     builder = SparkSession.builder.master(master or "local[*]").appName("tidegate")
     for key, value in {**STATIC, **SETTINGS, **config}.items():
         builder = builder.config(key, value)
-    with _stderr_to(log):
+    with _stderr_to(log), _quick_workers(master):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session_of(session, config)
@@ -89,6 +91,19 @@ def check_java() -> None:
     version = java_version()
     if version is None or version < 17:
         raise errors.make("JAVA_MISSING", found="no Java" if version is None else f"Java {version}")
+
+
+@contextmanager
+def _quick_workers(master: str | None) -> Iterator[None]:
+    """Workers on this machine start by way of `worker-python`, if they are to run the Python that we run."""
+    python = os.environ["PYSPARK_PYTHON"]
+    ours = python == sys.executable and (master or "local").startswith("local")
+    if ours and os.access(WORKER_PYTHON, os.X_OK):
+        os.environ |= {"PYSPARK_PYTHON": str(WORKER_PYTHON), "TIDEGATE_PYTHON": python}
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = python
 
 
 class _stderr_to:
