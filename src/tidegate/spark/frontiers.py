@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -25,13 +25,14 @@ Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, Bound]]]]]
 
 @dataclass(frozen=True)
 class Frontiers:
-    """What has been seen so far, by name: the largest values, the values that feeders set, and when the last row of a
-    relation came (processing time). `ending`: no more rows will come, and those held back come now; `ended`: no row at
-    all will come."""
+    """What has been seen so far, by name: the largest values, the values that feeders set, when the last row of a
+    relation came and when it began to be read (processing time). `ending`: no more rows will come, and those held back
+    come now; `ended`: no row at all will come."""
 
     seen: Mapping[str, Bound] = field(default_factory=dict)
     advanced: Mapping[str, Bound] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    since: Mapping[str, int] = field(default_factory=dict)
     ending: bool = False
     ended: bool = False
 
@@ -46,20 +47,23 @@ class Frontiers:
             rows={**self.rows, **dict.fromkeys(relations, time_us)},
         )
 
+    def begun(self, relations: Iterable[str], time_us: int) -> Frontiers:
+        """With relations that are read from now on, if they were not before."""
+        return replace(self, since={**dict.fromkeys(relations, time_us), **self.since})
+
     def to_json(self) -> dict[str, Any]:
         return {
             "seen": dict(self.seen),
             "advanced": dict(self.advanced),
             "rows": dict(self.rows),
+            "since": dict(self.since),
             "ending": self.ending,
             "ended": self.ended,
         }
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Frontiers:
-        return Frontiers(
-            document["seen"], document["advanced"], document["rows"], document["ending"], document["ended"]
-        )
+        return Frontiers(**document)
 
 
 def larger(left: Bound, right: Bound) -> Bound:
@@ -79,23 +83,15 @@ def _largest(old: Mapping[str, Bound], new: Mapping[str, Bound]) -> dict[str, Bo
     return {name: larger(old.get(name), new.get(name)) for name in {**old, **new}}
 
 
-@dataclass(frozen=True)
-class Idle:
-    """`idle_timeout` of a relation in microseconds, and the processing time at which it began to be read."""
-
-    timeout: int
-    since: int
-
-
 def values(
     lines: Sequence[Line],
     frontiers: Frontiers,
     before: Mapping[str, Bound],
     time_us: int,
-    idle: Mapping[str, Idle],
+    idle: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[str, Bound]:
-    """What every line is now, by name; none goes back behind `before`."""
+    """What every line is now, by name; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds."""
     found: dict[Line, Bound] = {}
     waiting = list(walk(lines))
     while waiting:
@@ -112,7 +108,7 @@ def _round(
     found: Mapping[Line, Bound],
     frontiers: Frontiers,
     time_us: int,
-    idle: Mapping[str, Idle],
+    idle: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[Line, Bound]:
     """Lines whose parts are known. What needs Spark is asked for all at once."""
@@ -174,7 +170,7 @@ def plain_micros(sql: str) -> int | None:
     return None if found is None or found.months else found.micros
 
 
-def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idle: Mapping[str, Idle]) -> Bound:
+def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> Bound:
     """With what a feeder has set, what idle time adds, and held back by its lag."""
     if value == INFINITE:
         return value
@@ -184,12 +180,12 @@ def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idl
         last = frontiers.rows.get(line.relation)
         if quiet is not None and last is not None and isinstance(value, int) and line.type in TIMESTAMPS:
             passed = time_us - last
-            value = value + passed if passed >= quiet.timeout else value
+            value = value + passed if passed >= quiet else value
     return value - line.lag if isinstance(value, int) and line.lag else value
 
 
 def _extreme(
-    line: Extreme, found: Mapping[Line, Bound], frontiers: Frontiers, time_us: int, idle: Mapping[str, Idle]
+    line: Extreme, found: Mapping[Line, Bound], frontiers: Frontiers, time_us: int, idle: Mapping[str, int]
 ) -> Bound:
     bounds = [found[part] for part in line.lines if not _silent(part, frontiers, time_us, idle)]
     if line.which == "max":
@@ -206,12 +202,12 @@ def _extreme(
     return result
 
 
-def _silent(line: Line, frontiers: Frontiers, time_us: int, idle: Mapping[str, Idle]) -> bool:
+def _silent(line: Line, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> bool:
     """Whether it waits for an input that has never had a row and is past its `idle_timeout`: that holds up nobody."""
     return bool(line.frontiers) and all(
         each.relation in idle
         and each.relation not in frontiers.rows
-        and time_us - idle[each.relation].since >= idle[each.relation].timeout
+        and time_us - frontiers.since.get(each.relation, time_us) >= idle[each.relation]
         for each in line.frontiers
     )
 

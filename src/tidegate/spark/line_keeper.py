@@ -12,7 +12,7 @@ from sqlglot import exp, parse_one
 
 from tidegate.circuit.model import Circuit
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.spark.frontiers import Frontiers, Idle, values
+from tidegate.spark.frontiers import Frontiers, values
 from tidegate.sql import Tidegate, render
 from tidegate.traits.waterline import Frontier, walk
 
@@ -21,9 +21,9 @@ FOREVER = "infinity"
 
 
 class LineKeeper:
-    """The frontiers of one pipeline. `idle` are the relations with an `idle_timeout`."""
+    """The frontiers of one pipeline. `idle` are the relations with an `idle_timeout`, in microseconds."""
 
-    def __init__(self, spark: SparkSession, circuit: Circuit, frontiers: Frontiers, idle: Mapping[str, Idle]) -> None:
+    def __init__(self, spark: SparkSession, circuit: Circuit, frontiers: Frontiers, idle: Mapping[str, int]) -> None:
         self._spark, self._circuit, self._idle = spark, circuit, idle
         self.frontiers = frontiers
         self.lines: dict[str, Bound] = {}
@@ -76,8 +76,8 @@ class LineKeeper:
     def next_idle(self, time_us: int) -> int | None:
         """The next time at which a quiet input moves its frontier; again every second while it stays quiet."""
         moments = []
-        for relation, idle in self._idle.items():
-            due = self.frontiers.rows.get(relation, idle.since) + idle.timeout
+        for relation, timeout in self._idle.items():
+            due = self.frontiers.rows.get(relation, self.frontiers.since[relation]) + timeout
             moments.append(due if due > time_us else time_us + 1_000_000)
         return min(moments, default=None)
 

@@ -28,7 +28,7 @@ from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.step_log import StepLog
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.feed import Feed
-from tidegate.spark.frontiers import Frontiers, Idle
+from tidegate.spark.frontiers import Frontiers
 from tidegate.spark.generation import (
     FEED_START,
     Generation,
@@ -332,19 +332,15 @@ class Pipeline:
     def _kept(self, generation: Generation, wanted: Wanted) -> LineKeeper:
         """The frontiers as the last step left them, and the clock that follows from them."""
         known = self.log.header(self.log.last()).get("frontiers")
-        frontiers = Frontiers() if known is None else Frontiers.from_json(known)
-        keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, self._idle(wanted))
+        now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
+        frontiers = (Frontiers() if known is None else Frontiers.from_json(known)).begun(wanted.idle, now)
+        keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, wanted.idle)
         if self.clock().get("ended") and not frontiers.ending:
             keeper.end()
         with self._clock_lock:
-            now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
             keeper.move(self.clock().get("lines", {}), now)
             self._publish()
         return keeper
-
-    def _idle(self, wanted: Wanted) -> dict[str, Idle]:
-        now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
-        return {relation: Idle(timeout, now) for relation, timeout in wanted.idle.items()}
 
     def _due(self) -> int | None:
         """The next processing time at which something has to happen."""

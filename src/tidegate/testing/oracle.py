@@ -128,8 +128,9 @@ class Oracle:
         """`LATENESS view.column delay`."""
         self._drain()
         self.lateness.setdefault(view.lower(), {})[column.lower()] = delay
-        if view.lower() in self._instances:
-            self._instances[view.lower()].declared.delays[column.lower()] = delay
+        for instance in self._all():
+            if instance.name == view.lower():
+                instance.declared.delays[column.lower()] = delay
 
     def lose(self, view: str, why: str) -> None:
         """From now on, nothing can be said about a view."""
@@ -290,6 +291,7 @@ class Oracle:
         """A view that is not materialized is read with the starts of whoever reads it."""
         mine = {name: starts[name] for name in self._sources_of(view.reads) if name in starts}
         made = self._made(view, mine)
+        made.declared.delays.update(self.lateness.get(view.name, {}))
         key = (view.name, tuple(sorted(mine.items())), id(made) if made.timed else 0)
         return self._plain.setdefault(key, made)
 
