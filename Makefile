@@ -30,10 +30,10 @@ demo: setup ## a live pipeline on generated data, under a minute, no services
 	@$(BIN)/tidegate run examples/demo.sql --data $(DEMO) --once --show
 
 test: setup lint ## lint, then every test but the slow ones
-	$(BIN)/python -m pytest -n $(TEST_JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not slow"
 
 test-all: setup lint ## every test, the slow ones too
-	$(BIN)/python -m pytest -n $(TEST_JOBS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 bench: setup ## measures against Spark's own streaming, writes benchmarks/latest.json
 	$(BIN)/python benchmarks/run.py

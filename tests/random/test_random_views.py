@@ -1,5 +1,5 @@
-"""Two hundred random views hold after every step, and three hundred with windows, lateness and EMIT; more with
-`python -m tidegate.testing.random_views`."""
+"""Two hundred random views hold after every step, three hundred with windows, lateness and EMIT, three hundred with
+joins; more with `python -m tidegate.testing.random_views`."""
 
 import pytest
 
@@ -16,5 +16,11 @@ def test_random_views_hold(seed, spark):
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_random_views_with_time_hold(seed, spark):
-    report = try_seed(spark, seed, VIEWS, steps=3, shrink_seconds=60, timed=True)
+    report = try_seed(spark, seed, VIEWS, steps=3, shrink_seconds=60, what="time")
+    assert report is None, report
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_random_joins_hold(seed, spark):
+    report = try_seed(spark, seed, VIEWS, steps=3, shrink_seconds=60, what="joins")
     assert report is None, report

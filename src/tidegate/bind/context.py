@@ -10,6 +10,7 @@ from sqlglot import exp
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.scope import Field
 from tidegate.catalog import Catalog, Relation
+from tidegate.errors import Warning_
 from tidegate.plan import Node, Project, kept
 
 
@@ -35,8 +36,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Context:
-    """The relations and named subqueries that a query can read. `dependencies` collects those it does read. `lateness`
-    (ALLOWED LATENESS, in microseconds) and `max_groups` are told to every windowed grouping."""
+    """The relations and named subqueries that a query can read. `dependencies` collects those it does read, `warnings`
+    what its author should know. `lateness` (ALLOWED LATENESS, in microseconds) and `max_groups` are told to every
+    windowed grouping."""
 
     catalog: Catalog
     analyzer: Analyzer
@@ -45,6 +47,7 @@ class Context:
     dependencies: dict[str, None] = field(default_factory=dict)
     lateness: int = 0
     max_groups: int | None = None
+    warnings: list[Warning_] = field(default_factory=list)
 
     def with_ctes(self, query: exp.Query) -> Context:
         """The context inside a query with a WITH clause: each subquery sees those before it."""

@@ -22,6 +22,8 @@ from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, Create
 def bind_relation(statement: CreateRelation, analyzer: Analyzer) -> Relation:
     """The entry for a source or table: checked columns, key, options and time annotations."""
     _check_columns(statement)
+    clocks = tuple(TimeNote(column.name.text, "proctime") for column in statement.columns if column.proctime)
+    statement = replace(statement, columns=tuple(column for column in statement.columns if not column.proctime))
     key = _primary_key(statement)
     columns = _columns(statement, key, analyzer)
     options = accept(statement.options, statement.kind)
@@ -32,7 +34,7 @@ def bind_relation(statement: CreateRelation, analyzer: Analyzer) -> Relation:
         sql=statement.text,
         primary_key=key,
         append_only=_append_only(statement, dict(options)),
-        times=_time_notes(statement, columns, analyzer),
+        times=_time_notes(statement, columns, analyzer) + clocks,
         connector=_connector(statement.connector),
         options=options,
         changes="append" if _append_only(statement, dict(options)) else "changelog",
@@ -84,8 +86,6 @@ def _check_columns(statement: CreateRelation) -> None:
             message = f"column {name.text}: names that begin with two underscores are reserved"
             raise make("NOT_SUPPORTED", message=message, hint="choose another name", span=name.span)
         seen.add(name.text.casefold())
-        if column.proctime:
-            raise refused("PROCTIME()", column.name.span, "insert the time as a column")
 
 
 def _primary_key(statement: CreateRelation) -> tuple[str, ...]:

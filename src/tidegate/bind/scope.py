@@ -15,28 +15,40 @@ from tidegate.sql import span_of
 
 @dataclass(frozen=True)
 class Field:
-    """A visible column: its name, the column of the plan that holds it, and where it was selected."""
+    """A visible column: its name, the column of the plan that holds it, and where it was selected. `clock`: it is
+    PROCTIME(), which only joins can read."""
 
     name: str
     column: str
     type: str
     nullable: bool = True
     span: Span | None = field(default=None, compare=False)
+    clock: bool = False
+
+
+RESERVED = "__"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The fields of one relation in FROM. `alias` is its qualifier, None if it has none. `shadowed` are names that the
-    relation has and that windows over it have too: with its qualifier they could be either."""
+    """The fields of FROM. `alias` is the qualifier of its one relation, None if it has none. `shadowed` are names that
+    the relation has and that windows over it have too: with its qualifier they could be either. `parts` are the
+    relations of a join, each under its own qualifier."""
 
     alias: str | None
     fields: tuple[Field, ...]
     shadowed: frozenset[str] = frozenset()
+    parts: tuple[Scope, ...] = ()
 
     @property
     def schema(self) -> Schema:
         """The visible columns as a relation."""
-        return tuple(Column(each.name, each.type, each.nullable) for each in self.fields)
+        return tuple(Column(each.name, each.type, each.nullable) for each in self.fields if not each.clock)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it was put into FROM for a subquery: `*` does not mean it, and only its qualifier finds it."""
+        return self.alias is not None and self.alias.startswith(RESERVED)
 
     def find(self, name: str) -> tuple[Field, ...]:
         folded = name.casefold()
@@ -45,13 +57,24 @@ class Scope:
     def is_alias(self, name: str) -> bool:
         return self.alias is not None and self.alias.casefold() == name.casefold()
 
+    def named(self, qualifier: str) -> Scope | None:
+        """The relation with that qualifier."""
+        return next((each for each in (self, *self.parts) if each.is_alias(qualifier)), None)
+
+    @property
+    def qualifiers(self) -> str:
+        """What relations are called in FROM, for hints."""
+        return ", ".join(each.alias for each in (self, *self.parts) if each.alias is not None and not each.unseen)
+
     def star(self, node: exp.Expr, qualifier: str | None, excluded: list[exp.Expr]) -> tuple[Field, ...]:
         """The fields that `*`, `t.*` or `* EXCEPT (...)` stands for."""
-        if qualifier is not None and not self.is_alias(qualifier):
-            hint = f"FROM has {self.alias}" if self.alias else "the relation in FROM has no name: give it one with AS"
+        owner = self if qualifier is None else self.named(qualifier)
+        if owner is None:
+            named = self.qualifiers
+            hint = f"FROM has {named}" if named else "the relation in FROM has no name: give it one with AS"
             raise make("UNKNOWN_RELATION", name=qualifier, span=span_of(node), hint=hint)
-        gone = {self._known(each).name.casefold() for each in excluded}
-        return tuple(each for each in self.fields if each.name.casefold() not in gone)
+        gone = {owner._known(each).name.casefold() for each in excluded}
+        return tuple(each for each in owner.fields if each.name.casefold() not in gone and not each.clock)
 
     def _known(self, node: exp.Expr) -> Field:
         found = self.find(node.name)
@@ -63,22 +86,24 @@ class Scope:
 Fallback = Callable[[exp.Column], exp.Expr | None]
 
 
-def resolve(tree: exp.Expr, scope: Scope, fallback: Fallback | None = None) -> exp.Expr:
-    """A copy in which every column is a bare column of the plan. `fallback` knows names that FROM does not have."""
+def resolve(tree: exp.Expr, scope: Scope, fallback: Fallback | None = None, clocks: bool = False) -> exp.Expr:
+    """A copy in which every column is a bare column of the plan. `fallback` knows names that FROM does not have;
+    `clocks` allows columns that are PROCTIME()."""
 
     def replace(node: exp.Expr) -> exp.Expr:
-        return _resolve_column(node, scope, fallback) if isinstance(node, exp.Column) else node
+        return _resolve_column(node, scope, fallback, clocks) if isinstance(node, exp.Column) else node
 
     return tree.transform(replace)
 
 
-def _resolve_column(node: exp.Column, scope: Scope, fallback: Fallback | None) -> exp.Expr:
+def _resolve_column(node: exp.Column, scope: Scope, fallback: Fallback | None, clocks: bool) -> exp.Expr:
     parts = node.parts
-    if len(parts) > 1 and scope.is_alias(parts[0].name) and scope.find(parts[1].name):
-        _check_shadowed(node, parts[1].name, scope)
-        return _field_access(node, scope, parts[1], parts[2:])
+    owner = scope.named(parts[0].name) if len(parts) > 1 else None
+    if owner is not None and owner.find(parts[1].name):
+        _check_shadowed(node, parts[1].name, owner)
+        return _field_access(node, owner, parts[1], parts[2:], clocks)
     if scope.find(parts[0].name):
-        return _field_access(node, scope, parts[0], parts[1:])
+        return _field_access(node, scope, parts[0], parts[1:], clocks)
     other = fallback(node) if fallback else None
     if other is None:
         raise unknown_column(node, ".".join(part.name for part in parts), scope)
@@ -96,14 +121,27 @@ def _check_shadowed(node: exp.Column, name: str, scope: Scope) -> None:
         )
 
 
-def _field_access(node: exp.Column, scope: Scope, name: exp.Expr, rest: list[exp.Expr]) -> exp.Expr:
+def _field_access(node: exp.Column, scope: Scope, name: exp.Expr, rest: list[exp.Expr], clocks: bool) -> exp.Expr:
     """`a.b.c` of a struct column a is `a['b']['c']`: unlike `a`.`b` it can only mean a field."""
     found = scope.find(name.name)
+    owners = [part.alias for part in scope.parts if part.alias is not None and part.find(name.name)]
+    if len(found) > 1 and len(owners) > 1:
+        both = " or ".join(f"{owner}.{name.name}" for owner in owners)
+        raise make(
+            "AMBIGUOUS_COLUMN", name=name.name, candidates=" and ".join(owners), qualified=both, span=span_of(node)
+        )
     if len(found) > 1:
         raise make(
             "AMBIGUOUS_COLUMN",
             message=f"there are {len(found)} columns {name.name}",
             hint="give them different names with AS where they are selected",
+            span=span_of(node),
+        )
+    if found[0].clock and not clocks:
+        raise make(
+            "NOT_SUPPORTED",
+            message=f"{name.name} is PROCTIME(): only the time bounds of a join can read it",
+            hint="for a value, let a column carry the time; to filter by the clock, write WHERE ts > NOW() - ...",
             span=span_of(node),
         )
     tree: exp.Expr = _placed(column_tree(found[0].column), node)
@@ -125,7 +163,10 @@ def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:
     span = span_of(node)
     parts = node.parts if isinstance(node, exp.Column) else [node]
     first = parts[0].name
-    if len(parts) > 1 and not scope.is_alias(first):
+    owner = scope.named(first) if len(parts) > 1 else None
+    if len(parts) > 1 and owner is None:
         hint = f"FROM has {scope.alias}: write {scope.alias}.{parts[-1].name}" if scope.alias else None
+        hint = f"FROM has {scope.qualifiers}" if scope.parts else hint
         return make("UNKNOWN_COLUMN", message=f"there is no relation {first} for {name}", hint=hint, span=span)
+    known = [each.name for each in owner.fields] if owner is not None else known
     return make("UNKNOWN_COLUMN", name=name, hint=did_you_mean(parts[-1].name, known, what="columns"), span=span)

@@ -14,11 +14,14 @@ from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.describe import describe
 from tidegate.bind.grouping import check_grouped, same_text
 from tidegate.bind.items import Selected, select_list
+from tidegate.bind.joins import bind_joins
+from tidegate.bind.joins.hint import early_fire, ignored
 from tidegate.bind.ordering import limit_of, order_keys, order_of
 from tidegate.bind.ranking import rank
 from tidegate.bind.scope import Field, Scope
 from tidegate.bind.source import BindQuery, bind_from
 from tidegate.bind.storable import check_comparable, storable
+from tidegate.bind.subqueries import lifted
 from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.unsupported import check_select, refused
 from tidegate.bind.window_groups import filtered, group_rows
@@ -56,12 +59,16 @@ class Parts:
 def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> Bound:
     """The plan of one SELECT, and its visible columns."""
     check_select(select)
+    select = lifted(select, context, bind_query)
     select, window = _spelled(select)
-    source, scope = bind_from(select, context, bind_query)
+    joined = bind_joins(select, context, bind_query) if select.args.get("joins") else None
+    source, scope = (joined.source, joined.scope) if joined else bind_from(select, context, bind_query)
+    if joined is None and (hint := early_fire(select, context)) is not None:
+        ignored(hint, context, "EARLY_FIRE is for joins")
     if window is not None:
         source = windowed(source, scope, window, context)
-        scope = Scope(scope.alias, source.fields)
-    where = where_of(select, scope)
+        scope = Scope(scope.alias, source.fields, parts=scope.parts)
+    where = joined.where if joined else where_of(select, scope)
     items = select_list(select.expressions, scope)
     keys = group_keys(select, scope, items)
     parts = Parts(
@@ -91,7 +98,8 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     chosen, fields = _columns(plan, parts, described, items)
     if select.args.get("distinct") is not None:
         return Bound(_distinct(select, plan, chosen, parts), fields)
-    return Bound(_selected(select, context, plan, chosen + _hidden(plan, chosen, identity), parts), fields)
+    unseen = _hidden(plan, chosen, identity) + _mark(plan, select)
+    return Bound(_selected(select, context, plan, chosen + unseen, parts), fields)
 
 
 def _spelled(select: exp.Select) -> tuple[exp.Select, WindowCall | None]:
@@ -171,3 +179,9 @@ def _hidden(plan: Node, items: tuple[Item, ...], identity: tuple[str, ...]) -> t
     if not missing or not set(missing) <= set(identity):
         return ()
     return tuple(kept(plan, name, f"__k{number}") for number, name in enumerate(missing))
+
+
+def _mark(plan: Node, select: exp.Select) -> tuple[Item, ...]:
+    """The column that ties corrections to what they correct; a LIMIT has other rows."""
+    mark = plan.traits.mark
+    return () if mark is None or limit_of(select) is not None else (kept(plan, mark),)

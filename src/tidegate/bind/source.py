@@ -14,7 +14,7 @@ from tidegate.bind.windows import windowed
 from tidegate.catalog import Relation
 from tidegate.catalog.system import PREFIX
 from tidegate.errors import make
-from tidegate.plan import Node, Scan
+from tidegate.plan import Clocks, Node, Scan
 from tidegate.sql import span_of
 from tidegate.sql.window_calls import table_window
 from tidegate.sql.window_names import EDGES
@@ -87,12 +87,16 @@ def bind_relation(relation: Relation, context: Context) -> Bound:
     if relation.kind == "view":
         return context.view(relation)
     scan = Scan(relation)
-    return Bound(scan, fields_of(scan))
+    clocks = tuple(note.column for note in relation.times if note.kind == "proctime")
+    return Bound(Clocks(scan, clocks), fields_of(Clocks(scan, clocks))) if clocks else Bound(scan, fields_of(scan))
 
 
 def fields_of(plan: Node) -> tuple[Field, ...]:
     """All columns of a plan, visible under their own names."""
-    return tuple(Field(column.name, column.name, column.type, column.nullable) for column in plan.schema)
+    return tuple(
+        Field(column.name, column.name, column.type, column.nullable, clock=column.name in plan.traits.clocks)
+        for column in plan.schema
+    )
 
 
 def relation_name(table: exp.Table) -> str:

@@ -92,9 +92,6 @@ def check_select(select: exp.Select) -> None:
         if part:
             node = part[0] if isinstance(part, list) else part
             raise refused(words, span_of(node) if isinstance(node, exp.Expr) else span_of(select), hint)
-    joins = select.args.get("joins")
-    if joins:
-        raise refused("a join", span_of(joins[0]), "insert the joined rows, or write one view per relation")
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
         raise refused("DISTINCT ON", span_of(distinct), "write ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) = 1")
@@ -111,17 +108,20 @@ def check_table(table: exp.Table) -> None:
         raise refused("a join", span_of(table.args["joins"][0]))
 
 
+_ALONE = "write it in WHERE, connected to the rest by AND; for OR, write two views and a UNION"
+
+
 def check_expression(tree: exp.Expr) -> None:
     """Refuses subqueries, generators, windows over rows, and functions that do not repeat themselves."""
     for node in tree.walk():
         if isinstance(node, exp.Window):
             _check_window(node)
         elif isinstance(node, exp.Exists):
-            raise refused("EXISTS (SELECT ...)", span_of(node), "compare columns of the relation in FROM")
+            raise refused("EXISTS (SELECT ...) here", span_of(node), _ALONE)
         elif isinstance(node, exp.In) and node.args.get("query"):
-            raise refused("IN (SELECT ...)", span_of(node), "list the values: IN (1, 2, 3)")
+            raise refused("IN (SELECT ...) here", span_of(node), _ALONE)
         elif isinstance(node, exp.Query):
-            raise refused("a subquery in an expression", span_of(node), "put it into FROM")
+            raise refused("a subquery here", span_of(node), "put it into FROM")
         else:
             _check_call(node)
 

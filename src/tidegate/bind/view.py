@@ -18,10 +18,10 @@ from tidegate.bind.unsupported import refused
 from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.catalog.schema import Column, Schema
-from tidegate.errors import Span, Warning_, make, warning
+from tidegate.errors import Span, Warning_, make
 from tidegate.plan import Door, Node, Project, Rank, View, kept, walk
 from tidegate.rules import rewrite
-from tidegate.sql import hints, parse, span_of
+from tidegate.sql import parse, span_of
 from tidegate.sql.statements import CreateSink, CreateView, Name, Query
 from tidegate.traits import kind as kinds
 from tidegate.traits.waterline import Frontier, Line
@@ -123,7 +123,7 @@ def bind_definition(
     visible = len(bound.fields)
     strategy = strategy_of(query, written, extras.forced)
     if strategy is not None:
-        written = gated(written, strategy, visible, query.span)
+        written = gated(_unmarked(written, strategy.name), strategy, visible, query.span)
     written = _door(name, written, extras.times)
     plan = rewrite(written)
     _check_ranks(plan, query)
@@ -138,7 +138,7 @@ def bind_definition(
         key=plan.traits.key,
         emit=strategy.name if strategy else None,
         dependencies=tuple(context.dependencies),
-        warnings=_warnings(query),
+        warnings=tuple(context.warnings),
         output=output,
         late_to=_late_table(query, catalog, tuple(context.dependencies)),
     )
@@ -284,9 +284,19 @@ def _rooted(bound: Bound) -> Node:
     """The plan with the visible columns in front, under their names, and storable."""
     plan = bound.plan
     columns = [(field.column, field.name) for field in bound.fields]
-    hidden = bound.hidden if plan.traits.key is not None else ()
+    mark = plan.traits.mark
+    hidden = [name for name in bound.hidden if name != mark] if plan.traits.key is not None else []
     columns += [(name, f"__k{number}") for number, name in enumerate(hidden)]
+    columns += [(mark, "__m")] if mark is not None else []
     return storable(Project(plan, tuple(kept(plan, old, new) for old, new in columns)))
+
+
+def _unmarked(plan: Node, strategy: str) -> Node:
+    """What waits at a gate is no longer tied to what it corrects."""
+    mark = plan.traits.mark
+    if mark is None or strategy == "changes":
+        return plan
+    return Project(plan, tuple(kept(plan, name) for name in plan.columns if name != mark))
 
 
 def _hull(names: tuple[Name, ...]) -> Span:
@@ -308,8 +318,3 @@ def _check_ranks(plan: Node, query: Query) -> None:
     hint = f"keep the first rows: SELECT * FROM (SELECT ..., {name}() OVER (...) AS n FROM ...) WHERE n <= 10"
     detail = "every change could renumber all rows of its partition"
     raise refused(f"{name}() without a limit", span_of(window) if window else query.span, hint, detail)
-
-
-def _warnings(query: Query) -> tuple[Warning_, ...]:
-    found = hints(query.select)
-    return tuple(warning("HINT_IGNORED", reason=f"{name.upper()} is for joins", span=span) for name, _, span in found)

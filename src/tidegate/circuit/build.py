@@ -105,4 +105,5 @@ def _assembled(name: str, plan: Node, kind: str, visible: int, lowering: Lowerin
         hidden=plan.schema[visible:],
         key=plan.traits.key,
         kind=kind,
+        mark=plan.traits.mark,
     )

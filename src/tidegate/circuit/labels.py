@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
 from tidegate.kernels.specs import (
     AggregateSpec,
     AssignSpec,
@@ -19,7 +20,7 @@ from tidegate.kernels.specs import (
     TopNSpec,
     WindowedSpec,
 )
-from tidegate.plan.words import call_text, duration_text, top_text, window_text
+from tidegate.plan.words import call_text, duration_text, join_text, top_text, window_text
 
 
 @singledispatch
@@ -88,6 +89,24 @@ def _(spec: HoldBackSpec) -> str:
 @label.register
 def _(spec: DuringSpec) -> str:
     return f"during {spec.since or 'ever'} to {spec.until or 'ever'}"
+
+
+@label.register
+def _(spec: JoinSpec) -> str:
+    return f"join {join_text(spec.kind, spec.keys, spec.conditions)}"
+
+
+@label.register
+def _(spec: LookupSpec) -> str:
+    return f"lookup {join_text(spec.kind, spec.keys, spec.conditions)}"
+
+
+@label.register
+def _(spec: IntervalSpec) -> str:
+    left, right = spec.times
+    bounds = f"{right} - {left} in {duration_text(spec.lower)}..{duration_text(spec.upper)}"
+    early = f", early after {duration_text(spec.early.delay)} of {spec.early.mode}" if spec.early else ""
+    return f"interval join {join_text(spec.kind, spec.keys, spec.conditions)}, {bounds}{early}"
 
 
 def _test(test: Test) -> str:

@@ -10,10 +10,12 @@ from tidegate import plan as logical
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Column, Schema, names
 from tidegate.circuit.identity import op_id
+from tidegate.circuit.joins import interval_spec, join_spec, lookup_spec
 from tidegate.circuit.labels import label
 from tidegate.circuit.model import ORDER, Branch, Door, Filter, Guard, Input, Op, Origin, Port, Project, Refusal, Seen
 from tidegate.circuit.refused_rows import port_columns, with_row
 from tidegate.kernels import aggregates
+from tidegate.kernels.join_specs import IntervalSpec, LookupSpec
 from tidegate.kernels.specs import (
     AggregateSpec,
     AssignSpec,
@@ -38,6 +40,7 @@ from tidegate.sql.durations import micros
 from tidegate.traits.waterline import TIMESTAMPS, Frontier, Line, Waterlines, seen_name
 
 Branches = tuple[Branch, ...]
+FORGETFUL = (WindowedSpec, GateSpec, GatedSpec, DuringSpec, IntervalSpec, LookupSpec)
 EXACT_GROUPS = 10_000
 """Up to so many groups a cap is exact: they are all in one bucket."""
 
@@ -165,6 +168,12 @@ class Lowering:
         return tuple(_followed(branch, step, node.schema) for branch in self.branches(node.input))
 
     @_lower.register
+    def _(self, node: logical.Clocks) -> Branches:
+        kept = [(name, quoted(name)) for name in node.input.columns]
+        step = Project((*kept, *((name, "CAST(NULL AS TIMESTAMP)") for name in node.names)))
+        return tuple(_followed(branch, step, node.schema) for branch in self.branches(node.input))
+
+    @_lower.register
     def _(self, node: logical.Filter) -> Branches:
         step = Filter(node.condition.sql)
         return tuple(_followed(branch, step, branch.columns) for branch in self.branches(node.input))
@@ -178,8 +187,14 @@ class Lowering:
         return self._op(self._aggregate(node), (self._aggregate_port(node),), node.schema)
 
     def _aggregate(self, node: logical.Aggregate) -> AggregateSpec:
-        append_only, cap = node.input.traits.append_only, node.max_groups
-        return AggregateSpec(node.keys, node.calls, append_only, scalar=not node.keys, max_groups=cap)
+        below, cap = node.input.traits, node.max_groups
+        over = self._over(node.input, node.keys) if cap is None else ()
+        return AggregateSpec(node.keys, node.calls, below.append_only, not node.keys, cap, over, below.delayed)
+
+    def _over(self, below: Node, columns: tuple[str, ...]) -> tuple[Test, ...]:
+        """The test of a column below whose line nothing is let in at the door: what passes it is there for good."""
+        lines = [(name, line) for name in columns if (line := below.traits.line(name)) is not None and line.firm]
+        return tuple(Test(name, self.line(line)) for name, line in lines[:1])
 
     def _aggregate_port(self, node: logical.Aggregate) -> Port:
         spec = self._aggregate(node)
@@ -260,7 +275,9 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.Distinct) -> Branches:
-        spec = DistinctSpec(node.columns, node.input.traits.append_only)
+        below = node.input.traits
+        over = self._over(node.input, node.columns)
+        spec = DistinctSpec(node.columns, below.append_only, over, below.delayed)
         return self._op(spec, (self._port(node.input, node.columns),), node.schema)
 
     @_lower.register
@@ -268,6 +285,30 @@ class Lowering:
         spec = SetOpSpec(node.kind, node.all, node.columns)
         ports = tuple(self._port(side, node.columns) for side in node.inputs)
         return self._op(spec, ports, node.schema)
+
+    @_lower.register
+    def _(self, node: logical.Join) -> Branches:
+        return self._op(join_spec(node), self._sides(node), node.schema)
+
+    @_lower.register
+    def _(self, node: logical.Lookup) -> Branches:
+        return self._op(lookup_spec(node), self._sides(node), node.schema)
+
+    @_lower.register
+    def _(self, node: logical.IntervalJoin) -> Branches:
+        lines = tuple(None if line is None else self.line(line) for line in node.lines)
+        ports = tuple(
+            port if line is None else self._refusing(port, side, (Test(time, line),))
+            for port, side, time, line in zip(self._sides(node), node.inputs, node.times, lines, strict=True)
+        )
+        return self._op(interval_spec(node, (lines[0], lines[1])), ports, node.schema)
+
+    def _sides(self, node: logical.AnyJoin) -> tuple[Port, ...]:
+        keys = tuple(pair.left for pair in node.keys), tuple(pair.right for pair in node.keys)
+        return tuple(
+            replace(self._port(side, key), hashes=((ROW_HASH, _hashable(side.schema)),))
+            for side, key in zip(node.inputs, keys, strict=True)
+        )
 
     @_lower.register
     def _(self, node: logical.TopN) -> Branches:
@@ -289,7 +330,7 @@ class Lowering:
 
     def _op(self, spec: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int | None = None) -> Branches:
         from_source = any(branch.producer in self._sources for branch in _all(ports))
-        own = from_source or isinstance(spec, WindowedSpec | GateSpec | GatedSpec | DuringSpec)
+        own = from_source or isinstance(spec, FORGETFUL)
         begins = since if since is not None else self._since if own else 0
         identity = op_id(spec, ports, columns, begins)
         if identity not in self.ops:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.catalog.schema import Schema
+from tidegate.kernels.join_specs import IntervalSpec, LookupSpec
 from tidegate.kernels.specs import (
     AggregateSpec,
+    DistinctSpec,
     DuringSpec,
     GatedSpec,
     GateSpec,
@@ -116,18 +118,24 @@ class Op:
     @property
     def forgets(self) -> bool:
         """Whether its state is less than what has left it, so that it cannot say what that was."""
-        return isinstance(self.kernel, WindowedSpec | GateSpec | GatedSpec | DuringSpec | HoldBackSpec)
+        forgetful = WindowedSpec | GateSpec | GatedSpec | DuringSpec | HoldBackSpec | IntervalSpec | LookupSpec
+        over = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.over)
+        return over or isinstance(self.kernel, forgetful)
 
     @property
     def timed(self) -> bool:
         """Whether it has something to do when the clock moves, even if no row comes."""
         match self.kernel:
-            case AggregateSpec(scalar=scalar):
-                return scalar
+            case AggregateSpec(scalar=scalar, over=over):
+                return scalar or bool(over)
+            case DistinctSpec(over=over):
+                return bool(over)
             case TableSpec(lateness=lateness):
                 return bool(lateness)
             case WindowedSpec(line=line):
                 return line is not None
+            case IntervalSpec(lines=lines, proctime=proctime):
+                return proctime or lines != (None, None)
             case GateSpec() | GatedSpec() | HoldBackSpec() | DuringSpec():
                 return True
         return False
@@ -171,7 +179,7 @@ class Output:
 
     `columns` are what users see; the branches produce `columns` followed by `hidden`, key columns that are needed to
     pair the two halves of an update but were not selected. `key` names columns of either; None: no key is known.
-    `kind` is append, upsert or changelog.
+    `mark` names a hidden column that does so for corrections of early results. `kind` is append, upsert or changelog.
     """
 
     relation: str
@@ -180,6 +188,7 @@ class Output:
     hidden: Schema
     key: tuple[str, ...] | None
     kind: str
+    mark: str | None = None
 
 
 @dataclass(frozen=True)

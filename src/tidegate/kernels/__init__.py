@@ -10,6 +10,10 @@ from tidegate.kernels.during import During
 from tidegate.kernels.gate import Gate
 from tidegate.kernels.gated import Gated
 from tidegate.kernels.hold_back import HoldBack
+from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.kernels.joins.incremental import Join
+from tidegate.kernels.joins.interval import IntervalJoin
+from tidegate.kernels.joins.lookup import Lookup
 from tidegate.kernels.set_op import SetOp
 from tidegate.kernels.specs import (
     AggregateSpec,
@@ -57,3 +61,9 @@ def make(spec: KernelSpec) -> Kernel:
             return Gate(spec)
         case GatedSpec():
             return Gated(spec)
+        case JoinSpec():
+            return Join(spec)
+        case LookupSpec():
+            return Lookup(spec)
+        case IntervalSpec():
+            return IntervalJoin(spec)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.aggregates.bags import all_entries
+from tidegate.kernels.aggregates.bags import all_entries, forget_values
 from tidegate.kernels.aggregates.exact import Reals
 from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
@@ -16,6 +16,8 @@ from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
 from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, RowError, State, Welcoming
 from tidegate.kernels.cap import Cap
+from tidegate.kernels.lines import since
+from tidegate.kernels.over import filed, forget
 from tidegate.kernels.specs import AggregateSpec
 
 
@@ -26,6 +28,7 @@ class Aggregate(Welcoming):
         self.spec, self.plan = spec, Plan(spec)
         self._partial = Partial(self.plan)
         self._cap = None if spec.max_groups is None else Cap(spec.keys, spec.max_groups)
+        self._over, self._delayed = spec.over, spec.delayed
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._partial.combined(rows)
@@ -36,10 +39,12 @@ class Aggregate(Welcoming):
     def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
         """As `step`; the changes carry the hash of their group."""
         begins = first and self.plan.spec.scalar
+        dropped = self._forget(clock, state)
         if rows is None or rows.is_empty():
             if not begins:
-                return Delta()
+                return Delta(dropped=dropped)
             rows = self.plan.empty_input()
+        rows = filed(rows, self._over)
         errors: list[RowError] = []
         if self._cap is not None:
             rows, errors = self._cap.admitted(rows, state)
@@ -47,7 +52,15 @@ class Aggregate(Welcoming):
         if begins and parts.groups.is_empty():
             parts = _zero(parts)
         changes = None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state).changes(filed=True)
-        return Delta(changes, errors)
+        return Delta(changes, errors, dropped=dropped)
+
+    def _forget(self, clock: Clock, state: State) -> int:
+        """Drops the groups that have all their rows: none of them is touched in this step."""
+        ended = forget("groups", self.spec.keys, self._over, since(clock, self._delayed), state)
+        if ended is None:
+            return 0
+        forget_values(self.plan, ended, state)
+        return ended.height
 
     def content(self, state: State) -> pl.DataFrame | None:
         return groups_content(self.plan, state)

@@ -8,6 +8,8 @@ import polars as pl
 
 from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
+from tidegate.kernels.lines import since
+from tidegate.kernels.over import filed, forget
 from tidegate.kernels.specs import DistinctSpec
 from tidegate.kernels.weights import there, weighed
 
@@ -23,10 +25,14 @@ class Distinct(Welcoming):
         return consolidated(normalised(rows, self._ident), [HASH, *self._ident])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        over = self._spec.over
+        ended = forget("rows", self._ident, over, since(clock, self._spec.delayed), state)
+        dropped = 0 if ended is None else ended.height
         if inputs[0] is None:
-            return Delta()
-        rows = self.combine(0, inputs[0])
-        return Delta(self._appended(rows, state) if self._spec.append_only else self._changed(rows, state))
+            return Delta(dropped=dropped)
+        rows = filed(self.combine(0, inputs[0]), over)
+        changes = self._appended(rows, state) if self._spec.append_only else self._changed(rows, state)
+        return Delta(changes, dropped=dropped)
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.stored("rows", self._ident)

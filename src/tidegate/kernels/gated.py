@@ -8,11 +8,9 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.kernels.aggregate import Aggregate
-from tidegate.kernels.aggregates.bags import forget_values
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import WEIGHT, Clock, Delta, State
 from tidegate.kernels.frames import consolidated
 from tidegate.kernels.gate import Gate, verdict
-from tidegate.kernels.lines import Lines, all_pass, filed_below, filed_by, since
 from tidegate.kernels.specs import AggregateSpec, GatedSpec
 from tidegate.kernels.windowed import make_windowed
 
@@ -54,26 +52,8 @@ class DatedGroups(Aggregate):
     def __init__(self, spec: AggregateSpec, gated: GatedSpec) -> None:
         super().__init__(spec)
         self._gate = gated.gate
-        self._late = gated.gate.late if gated.gate.every is None else ()
+        if gated.gate.every is None:
+            self._over, self._delayed = gated.gate.late, gated.gate.delayed
 
     def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return verdict(self._gate, rows, clock)
-
-    def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
-        if rows is not None and self._late:
-            rows = rows.with_columns(filed_by(rows[self._late[0].column], rows[HASH]))
-        dropped = self._forget(since(clock, self._gate.delayed), state) if self._late else 0
-        return replace(super().filed_step(rows, clock, state, first), dropped=dropped)
-
-    def _forget(self, lines: Lines, state: State) -> int:
-        """Drops the groups below every line that rows are held against: none of them is touched in this step."""
-        limit = filed_below(lines.get(self._late[0].line))
-        table = state.stored("groups", self.spec.keys)
-        if limit is None or table is None:
-            return 0
-        near = table.between(None, limit)
-        ended = near.filter(all_pass(self._late, near, lines))
-        if ended.height:
-            table.write(None, ended, -ended.height)
-            forget_values(self.plan, ended, state)
-        return ended.height

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
+
 
 @dataclass(frozen=True)
 class Call:
@@ -24,24 +26,39 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Test:
+    """Whether a column's value is below the line of that name (or at it, if `inclusive`). NULL is not."""
+
+    column: str
+    line: str
+    inclusive: bool = False
+
+
+@dataclass(frozen=True)
 class AggregateSpec:
     """GROUP BY `keys`. `append_only`: the input never retracts, so extremes need no multiset. No keys: one group that
     exists from the first step on, if `scalar` (a global aggregate). Rows of new groups beyond `max_groups` are
-    refused."""
+    refused. Groups that pass a test of `over` have all their rows, and are forgotten; `delayed`: they have them only a
+    step later."""
 
     keys: tuple[str, ...]
     calls: tuple[Call, ...]
     append_only: bool
     scalar: bool
     max_groups: int | None = None
+    over: tuple[Test, ...] = ()
+    delayed: bool = False
 
 
 @dataclass(frozen=True)
 class DistinctSpec:
-    """Each row once, as long as it is in the input at all."""
+    """Each row once, as long as it is in the input at all. Rows that pass a test of `over` do not come again, and are
+    forgotten; `delayed`: they may for one more step."""
 
     columns: tuple[str, ...]
     append_only: bool
+    over: tuple[Test, ...] = ()
+    delayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,15 +90,6 @@ class TopNSpec:
     offset: int = 0
     function: str = "row_number"
     rank: str | None = None
-
-
-@dataclass(frozen=True)
-class Test:
-    """Whether a column's value is below the line of that name (or at it, if `inclusive`). NULL is not."""
-
-    column: str
-    line: str
-    inclusive: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,4 +212,7 @@ KernelSpec = (
     | GatedSpec
     | HoldBackSpec
     | DuringSpec
+    | JoinSpec
+    | LookupSpec
+    | IntervalSpec
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tidegate.plan import leaves, nodes, time
+from tidegate.plan import joins, leaves, nodes, time
 from tidegate.plan.leaves import Node
-from tidegate.plan.words import call_text, duration_text, order_text, top_text, window_text
+from tidegate.plan.words import call_text, duration_text, join_text, order_text, top_text, window_text
 
 
 @singledispatch
@@ -100,6 +100,30 @@ def _(node: time.During) -> str:
 @label.register
 def _(node: time.Door) -> str:
     return f"Door {', '.join(f'{column} >= {line.name}' for column, line in node.declared)}"
+
+
+@label.register
+def _(node: time.Clocks) -> str:
+    return f"Clock as {', '.join(node.names)}"
+
+
+@label.register
+def _(node: joins.Join) -> str:
+    why = f" ({node.why})" if node.why else ""
+    return f"Join {join_text(node.kind, node.keys, node.conditions)}{why}"
+
+
+@label.register
+def _(node: joins.IntervalJoin) -> str:
+    left, right = node.times
+    bounds = f"{right} - {left} in {duration_text(node.lower)}..{duration_text(node.upper)}"
+    early = f", early after {duration_text(node.early.delay)} of {node.early.mode}" if node.early else ""
+    return f"Interval join {join_text(node.kind, node.keys, node.conditions)}, {bounds}{early}"
+
+
+@label.register
+def _(node: joins.Lookup) -> str:
+    return f"Lookup {join_text(node.kind, node.keys, node.conditions)}"
 
 
 def _item(item: nodes.Item) -> str:

@@ -45,7 +45,10 @@ class Project(Node):
         key = keys.through_projection(below.key, self.kept)
         lines, lost = self._waterlines()
         schema = tuple(item.schema for item in self.items)
-        self._derive(schema, Traits(key, below.append_only, lines, lost=lost, delayed=below.delayed))
+        mark = self.kept.get(below.mark or "")
+        clocks = tuple(self.kept[name] for name in below.clocks if name in self.kept)
+        traits = Traits(key, below.append_only, lines, lost=lost, delayed=below.delayed, mark=mark, clocks=clocks)
+        self._derive(schema, traits)
 
     def _waterlines(self) -> tuple[Waterlines, Lost]:
         """Those of expressions that keep order, and what the others lost it by."""

@@ -193,6 +193,25 @@ class Door(Node):
         return replace(self, input=inputs[0])
 
 
+@dataclass(frozen=True)
+class Clocks(Node):
+    """Columns that are PROCTIME(): what they are is the clock of the step, which only joins by processing time ask."""
+
+    input: Node
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        added = tuple(Column(name, "timestamp") for name in self.names)
+        self._derive((*self.input.schema, *added), replace(self.input.traits, clocks=self.names, state=state.NONE))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+
 _BY_THE_CLOCK = "EMIT EVERY lets rows go by the clock"
 _SESSION_START = "a session may begin as far back as its rows reach"
 

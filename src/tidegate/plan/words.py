@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.kernels.join_specs import Comparison, KeyPair
 from tidegate.kernels.specs import Call, Length, Order, WindowSpec
 
 
@@ -25,6 +26,13 @@ def top_text(
     per = f" per {', '.join(partition)}" if partition else ""
     named = f", {function} as {rank}" if rank else "" if function == "row_number" else f", {function}"
     return f"{offset + 1}..{offset + limit}{per} order by {order_text(order)}{named}"
+
+
+def join_text(kind: str, keys: tuple[KeyPair, ...], conditions: tuple[Comparison, ...]) -> str:
+    """`left on id = order_id and price < limit`."""
+    parts = [f"{pair.left} {'<=>' if pair.null_safe else '='} {pair.right}" for pair in keys]
+    parts += [f"{each.left} {each.op} {each.right}" for each in conditions]
+    return f"{kind} on {' and '.join(parts)}" if parts else kind
 
 
 def order_text(order: tuple[Order, ...]) -> str:

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.plan import Aggregate, Filter, Gate, Node, Project, TopN, UnionAll, WindowAggregate, kept
+from tidegate.plan import (
+    Aggregate,
+    AnyJoin,
+    Clocks,
+    Filter,
+    Gate,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Node,
+    Project,
+    TopN,
+    UnionAll,
+    WindowAggregate,
+    kept,
+)
+from tidegate.plan.joins import met_by
 
 
 def prune_columns(plan: Node) -> Node:
@@ -29,6 +45,12 @@ def _pruned(node: Node, used: frozenset[str]) -> Node:
             return _windows(node, used)
         case Gate():
             return _gate(node, used)
+        case Clocks():
+            below = _pruned(node.input, used - set(node.names))
+            names = tuple(name for name in node.names if name in used)
+            return Clocks(below, names) if names else below
+        case Join() | IntervalJoin() | Lookup():
+            return _join(node, used)
         case UnionAll():
             wanted = tuple(name for name in node.columns if name in used) or node.columns[:1]
             return UnionAll(tuple(_only(_pruned(side, frozenset(wanted)), wanted) for side in node.sides))
@@ -56,6 +78,21 @@ def _windows(node: WindowAggregate, used: frozenset[str]) -> Node:
     arguments = {name for call in calls for name in (*call.args, call.filter) if name is not None}
     needed = frozenset((*node.keys, node.window.time, *arguments))
     return replace(node, input=_pruned(node.input, needed), calls=calls)
+
+
+def _join(node: AnyJoin, used: frozenset[str]) -> Node:
+    """Both sides carry what comes out and what they meet by."""
+    taken = tuple(name for name in node.taken if name in used) or node.taken[:1]
+    sides = []
+    for side, met in zip(node.inputs, met_by(node), strict=True):
+        needed = tuple(name for name in side.columns if name in {*taken, *met} | _key(node, side))
+        sides.append(_only(_pruned(side, frozenset(needed)), needed))
+    return replace(node, left=sides[0], right=sides[1], taken=taken)
+
+
+def _key(node: AnyJoin, side: Node) -> set[str]:
+    """A looked-up row is known by its key."""
+    return set(side.traits.key or ()) if isinstance(node, Lookup) and side is node.right else set()
 
 
 def _gate(node: Gate, used: frozenset[str]) -> Node:

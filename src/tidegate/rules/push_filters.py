@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidegate.kernels.join_specs import ANTI, INNER, LEFT, RIGHT, SEMI
 from tidegate.plan import (
     Aggregate,
+    AnyJoin,
     Distinct,
     Filter,
+    IntervalJoin,
+    Join,
+    Lookup,
     Node,
     Project,
     Rank,
@@ -43,12 +48,28 @@ def _push(node: Node) -> Node:
             return _split(node, lambda part: _renames(below, part), lambda part: _through(below, part))
         case UnionAll() | SetOp() | Distinct():
             return below.with_inputs(tuple(_push(Filter(side, _renamed(node, side))) for side in below.inputs))
+        case Join() | IntervalJoin() | Lookup():
+            return _below_join(node, below)
         case Aggregate():
             return _split(node, lambda part: _tests_only(part, below.keys), lambda part: part)
         case Rank() | TopN():
             return _split(node, lambda part: _tests_only(part, below.partition), lambda part: part)
         case _:
             return node
+
+
+def _below_join(node: Filter, join: AnyJoin) -> Node:
+    """A condition on one side's columns goes below, if that side is never missing from a row that is there."""
+    sides, stay = list(join.inputs), list(conjuncts(node.condition))
+    for number, kinds in enumerate(((INNER, LEFT, SEMI, ANTI), (INNER, RIGHT))):
+        down = [part for part in stay if part.columns and part.columns <= set(sides[number].columns)]
+        if down and join.kind in kinds and not (isinstance(join, Lookup) and number == 1):
+            stay = [part for part in stay if part not in down]
+            sides[number] = _push(Filter(sides[number], conjunction(tuple(down))))
+    if len(stay) == len(conjuncts(node.condition)):
+        return node
+    lowered = join.with_inputs(tuple(sides))
+    return Filter(lowered, conjunction(tuple(stay))) if stay else lowered
 
 
 def _split(node: Filter, goes: Callable[[Scalar], bool], below: Callable[[Scalar], Scalar]) -> Node:

@@ -30,18 +30,20 @@ def expand(rows: pl.DataFrame) -> pl.DataFrame:
     return plain.drop(WEIGHT)[places]
 
 
-def changes(rows: pl.DataFrame, hidden: Sequence[str], key: Sequence[str] | None, append: bool) -> pl.DataFrame:
+def changes(
+    rows: pl.DataFrame, hidden: Sequence[str], key: Sequence[str] | None, append: bool, mark: str | None = None
+) -> pl.DataFrame:
     """A step's changes of one relation as users see them: visible columns, `__op` and `__w`, retractions first.
 
-    Rows that cancel out across groups vanish; what is left of a key with both signs is an update. An upsert reader
-    skips `-U` when it reads; the log keeps both halves, since content is their sum.
+    Rows that cancel out across groups vanish; what is left of a key, or of a mark, with both signs is an update. An
+    upsert reader skips `-U` when it reads; the log keeps both halves, since content is their sum.
     """
     if append:
         visible = rows.drop(hidden)
         return visible.with_columns(pl.lit("+I").alias(OP))
     visible_names = [name for name in rows.columns if name != WEIGHT and name not in hidden]
     net = _cancel(consolidate(rows), visible_names)
-    return _label(net, key).drop(hidden).sort(pl.col(WEIGHT) > 0, maintain_order=True)
+    return _label(net, key, mark).drop(hidden).sort(pl.col(WEIGHT) > 0, maintain_order=True)
 
 
 def _cancel(rows: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
@@ -81,11 +83,15 @@ def _reduce(rows: pl.DataFrame, shared: pl.DataFrame, visible: list[str]) -> pl.
     return joined.with_columns(left.cast(pl.Int64).alias(WEIGHT)).filter(pl.col(WEIGHT) != 0).select(rows.columns)
 
 
-def _label(rows: pl.DataFrame, key: Sequence[str] | None) -> pl.DataFrame:
+def _label(rows: pl.DataFrame, key: Sequence[str] | None, mark: str | None) -> pl.DataFrame:
     plain = pl.when(pl.col(WEIGHT) > 0).then(pl.lit("+I")).otherwise(pl.lit("-D"))
-    if key is None:
+    if key is None and mark is None:
         return rows.with_columns(plain.alias(OP))
     positive, negative = (pl.col(WEIGHT) > 0).any(), (pl.col(WEIGHT) < 0).any()
-    both = (positive & negative).over(list(key)) if key else positive & negative
+    both = pl.lit(False)
+    if key is not None:
+        both = (positive & negative).over(list(key)) if key else positive & negative
+    if mark is not None:
+        both |= pl.col(mark).is_not_null() & (positive & negative).over(mark)
     update = pl.when(pl.col(WEIGHT) > 0).then(pl.lit("+U")).otherwise(pl.lit("-U"))
     return rows.with_columns(pl.when(both).then(update).otherwise(plain).alias(OP))

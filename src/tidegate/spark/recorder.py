@@ -153,7 +153,7 @@ class Recorder:
             return
         names = [column.name for column in output.columns] + hidden + [zset.WEIGHT]
         rows = pl.concat([frame.select(names) for frame in frames], how="vertical_relaxed")
-        table = zset.changes(rows, hidden, output.key, append).to_arrow()
+        table = zset.changes(rows, hidden, output.key, append, output.mark).to_arrow()
         if table.num_rows:
             schema = self._schemas[output.relation]
             target = pa.schema([*schema, *LOGGED])

@@ -42,11 +42,21 @@ def own_text(query: Query) -> str:
     """The text of the SELECT, without the clauses that are ours.
 
     `SELECT a FROM t EMIT CHANGES` -> `SELECT a FROM t`"""
+    if query.select.find(exp.Hint, exp.Version) is not None:
+        return render(query.select.copy().transform(_without_ours))
     if query.allowed_lateness is not None or query.late_data_to is not None:
         return render(query.select)
     if query.emit is None:
         return query.text
     return query.text[: query.emit.span.start - query.span.start]
+
+
+def _without_ours(node: exp.Expr) -> exp.Expr:
+    """Without hints and FOR SYSTEM_TIME, which Spark does not know."""
+    node.set("hint", None)
+    if isinstance(node, exp.Table):
+        node.set("version", None)
+    return node
 
 
 def reads(query: Query) -> tuple[str, ...]:

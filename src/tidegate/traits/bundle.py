@@ -15,7 +15,8 @@ class Traits:
     """`key`: columns that tell rows apart (None: rows may repeat). `append_only`: no change ever retracts.
     `waterlines`: the columns that have one, `lost` those that lost it. `delayed`: rows may leave when the waterline
     moves, so they are only known not to be below the waterline of the step before. `state`: what the operator itself
-    keeps, in words."""
+    keeps, in words. `mark`: a column that ties a row that is taken back to the one that corrects it.
+    `clocks`: columns that are PROCTIME()."""
 
     key: Key
     append_only: bool
@@ -23,6 +24,8 @@ class Traits:
     state: str = "none"
     lost: Lost = ()
     delayed: bool = False
+    mark: str | None = None
+    clocks: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Kind:

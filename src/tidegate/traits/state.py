@@ -50,5 +50,17 @@ def of_during() -> str:
     return "rows until their time is over"
 
 
+def of_join() -> str:
+    return "every row of both sides"
+
+
+def of_interval_join() -> str:
+    return "rows that the other side can still meet"
+
+
+def of_lookup() -> str:
+    return "the looked-up rows"
+
+
 def _named(columns: Sequence[str]) -> str:
     return columns[0] if len(columns) == 1 else f"({', '.join(columns)})"

@@ -12,6 +12,7 @@ from typing import Literal
 
 from tidegate.kernels.specs import WindowSpec
 
+DAY_US = 86_400_000_000
 TIMESTAMPS = ("timestamp", "timestamp_ntz")
 
 
@@ -174,6 +175,23 @@ def _extreme(which: Literal["min", "max"], lines: Sequence[Line]) -> Line:
 def only(lines: Waterlines, columns: Sequence[str]) -> Waterlines:
     """Those of some columns, such as the keys of an aggregate."""
     return tuple((column, line) for column, line in lines if column in columns)
+
+
+def shifted(line: Line, micros: int) -> Line | None:
+    """The line lowered by exactly that much; None if its type has no such amounts."""
+    if micros == 0:
+        return line
+    match line:
+        case Extreme():
+            moved = [shifted(each, micros) for each in line.lines]
+            found = tuple(each for each in moved if each is not None)
+            return replace(line, lines=found) if len(found) == len(moved) else None
+        case Frontier() if line.type in TIMESTAMPS:
+            return line.lagged(micros)
+    if line.type in TIMESTAMPS or (line.type == "date" and micros % DAY_US == 0):
+        amount = f"{micros // DAY_US}" if line.type == "date" else f"INTERVAL '{micros / 1_000_000:.6f}' SECOND"
+        return Expression(line.type, f"`x` - {amount}", (("x", line),))
+    return None
 
 
 def lagged(lines: Waterlines, micros: int) -> Waterlines:

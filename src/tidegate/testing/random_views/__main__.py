@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tidegate.testing.random_views.run import try_seed
+from tidegate.testing.random_views.run import MAKERS, try_seed
 from tidegate.testing.session import own_session
 
 
@@ -13,7 +13,7 @@ def main() -> int:
     options = _options()
     with own_session() as spark:
         for seed in range(options.seed, options.seed + options.rounds):
-            report = try_seed(spark, seed, options.views, options.steps, options.shrink, options.time)
+            report = try_seed(spark, seed, options.views, options.steps, options.shrink, options.what)
             if report is not None:
                 print(report)
                 return 1
@@ -27,7 +27,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="how many seeds, one pipeline each")
     parser.add_argument("--views", type=int, default=25, help="views of a pipeline")
     parser.add_argument("--steps", type=int, default=4, help="steps of a pipeline")
-    parser.add_argument("--time", action="store_true", help="windows, lateness and EMIT")
+    parser.add_argument("--what", choices=sorted(MAKERS), default="plain", help="what kind of views")
     parser.add_argument("--shrink", type=float, default=120, help="seconds to spend on making a failing case smaller")
     return parser.parse_args()
 

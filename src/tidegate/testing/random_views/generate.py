@@ -18,10 +18,12 @@ DEPTH = 3
 
 def make(seed: int, views: int, steps: int = 4) -> Case:
     """A case with so many views and steps."""
-    return _Maker(seed).case(views, steps)
+    return Maker(seed).case(views, steps)
 
 
-class _Maker:
+class Maker:
+    """Makes one case."""
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -130,4 +130,14 @@ class First:
             yield replace(self, partition=())
 
 
-Query = Select | SetOperation | First
+class Other(Protocol):
+    """A query of some other form, such as a join."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]: ...
+    def sql(self) -> str: ...
+    def reads(self) -> set[str]: ...
+    def simpler(self) -> Iterator[Query]: ...
+
+
+Query = Select | SetOperation | First | Other

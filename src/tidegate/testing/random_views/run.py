@@ -7,19 +7,22 @@ from typing import Any
 
 from tidegate.testing.random_views.case import Case
 from tidegate.testing.random_views.generate import make
+from tidegate.testing.random_views.joins import make_joined
 from tidegate.testing.random_views.shrink import shrink
 from tidegate.testing.random_views.timed import make_timed
 from tidegate.testing.spec import parser
 from tidegate.testing.spec.files import run_once
 from tidegate.testing.spec.report import Failure
 
+MAKERS = {"plain": make, "time": make_timed, "joins": make_joined}
+
 
 def try_seed(
-    spark: Any, seed: int, views: int, steps: int = 4, shrink_seconds: float = 120, timed: bool = False
+    spark: Any, seed: int, views: int, steps: int = 4, shrink_seconds: float = 120, what: str = "plain"
 ) -> str | None:
-    """None if all views of the case hold after every step, else a report with a small case that fails alike. `timed`: a
-    case with windows, lateness and EMIT."""
-    case = make_timed(seed, views, steps) if timed else make(seed, views, steps)
+    """None if all views of the case hold after every step, else a report with a small case that fails alike. `what`:
+    plain views, with windows, lateness and EMIT ("time"), or with "joins"."""
+    case = MAKERS[what](seed, views, steps)
     failures = run(spark, case)
     if not failures:
         return None

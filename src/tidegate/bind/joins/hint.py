@@ -1,0 +1,82 @@
+"""`/*+ EARLY_FIRE('delay' = '5s', 'time_mode' = 'rowtime', 'target' = 'b') */`: when an outer row need not wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.bind.context import Context
+from tidegate.errors import Error, Span, did_you_mean, make, warning
+from tidegate.kernels.join_specs import PROCTIME, ROWTIME, EarlyFire
+from tidegate.sql import hints
+from tidegate.sql.durations import micros
+
+NAME = "early_fire"
+OPTIONS = ("delay", "time_mode", "target")
+SHORTEST = 1_000
+
+
+@dataclass(frozen=True)
+class Hint:
+    """`delay` in microseconds; `mode` is None if the join says; `target` is the relation whose join it is for."""
+
+    delay: int
+    mode: str | None
+    target: str | None
+    span: Span | None
+
+    def fire(self, proctime: bool) -> EarlyFire:
+        """What it means for a join by processing time, or by event time."""
+        if proctime and self.mode == ROWTIME:
+            raise _invalid(
+                "'time_mode' = 'rowtime' is not possible for a join by processing time",
+                "write 'time_mode' = 'proctime', or leave time_mode out",
+                self.span,
+            )
+        return EarlyFire(self.delay, self.mode or (PROCTIME if proctime else ROWTIME))
+
+
+def early_fire(select: exp.Select, context: Context) -> Hint | None:
+    """The hint of a SELECT. Hints that mean nothing here are warned of."""
+    found = None
+    for name, options, span in hints(select):
+        if name == NAME and found is None:
+            found = _hint(options, span)
+        else:
+            known = "a SELECT has one EARLY_FIRE" if name == NAME else None
+            reason = known or f"there is no hint {name.upper()}, only EARLY_FIRE"
+            context.warnings.append(warning("HINT_IGNORED", reason=reason, span=span))
+    return found
+
+
+def ignored(hint: Hint, context: Context, reason: str) -> None:
+    context.warnings.append(warning("HINT_IGNORED", reason=reason, span=hint.span))
+
+
+def _hint(options: dict[str, str], span: Span | None) -> Hint:
+    given = {name.lower().replace("-", "_"): value for name, value in options.items()}
+    for name in given:
+        if name.isdigit():
+            raise _invalid(f"'{given[name]}' has no name", "write 'delay' = '5s'", span)
+        if name not in OPTIONS:
+            raise _invalid(f"there is no option '{name}'", did_you_mean(name, list(OPTIONS), what="options"), span)
+    if "delay" not in given:
+        raise _invalid("'delay' is missing", "write EARLY_FIRE('delay' = '5s')", span)
+    mode = given.get("time_mode")
+    if mode is not None and mode.lower() not in (ROWTIME, PROCTIME):
+        raise _invalid(f"'time_mode' cannot be '{mode}'", "write 'rowtime' or 'proctime'", span)
+    return Hint(_delay(given["delay"], span), None if mode is None else mode.lower(), given.get("target"), span)
+
+
+def _delay(text: str, span: Span | None) -> int:
+    found = micros(text)
+    if found is None:
+        raise _invalid(f"'delay' cannot be '{text}'", "write a duration such as '5s', '500ms' or '1h30m'", span)
+    if found < SHORTEST:
+        raise _invalid(f"'delay' = '{text}' is too short", "the shortest delay is '1ms'", span)
+    return found
+
+
+def _invalid(problem: str, hint: str | None, span: Span | None) -> Error:
+    return make("INVALID_HINT", problem=problem, hint=hint, span=span)

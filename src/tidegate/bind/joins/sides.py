@@ -1,0 +1,93 @@
+"""The two sides of a join while it is bound: columns that are computed for it, and rows that cannot matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tidegate.bind import typing
+from tidegate.bind.context import Context, unique
+from tidegate.bind.joins.conditions import Compared
+from tidegate.bind.storable import cast, check_comparable, storable
+from tidegate.catalog.schema import Column
+from tidegate.errors import Error, make
+from tidegate.kernels.join_specs import Comparison, KeyPair
+from tidegate.plan import Filter, Item, Node, Project, Scalar, conjunction, kept
+from tidegate.sql import render, span_of
+
+
+class Side:
+    """One side. `plan` grows by what the join needs; `columns` are those it had before."""
+
+    def __init__(self, plan: Node, context: Context, taken: set[str]) -> None:
+        self.plan, self._context, self._taken = storable(plan), context, taken
+        self.columns = self.plan.columns
+
+    def filter(self, conditions: Sequence[exp.Expr]) -> None:
+        """Rows that do not meet these cannot matter."""
+        if conditions:
+            self.plan = Filter(self.plan, conjunction(tuple(Scalar(tree) for tree in conditions)))
+
+    def type(self, tree: exp.Expr) -> str:
+        return typing.items(self._context.analyzer, self.plan, [("x", tree)])[0].type
+
+    def column(self, tree: exp.Expr, type: str) -> str:
+        """The name of a column with that expression's value, as that type."""
+        own = self.type(tree)
+        if isinstance(tree, exp.Column) and own == type:
+            return tree.name
+        value = tree.copy() if own == type else cast(tree.copy(), type)
+        known = next((item.name for item in self._computed() if item.expression == Scalar(value)), None)
+        if known is not None:
+            return known
+        name = unique("__j", self._taken)
+        items = tuple(kept(self.plan, each) for each in self.plan.columns)
+        self.plan = Project(self.plan, (*items, Item(name, Scalar(value), type)))
+        return name
+
+    def _computed(self) -> tuple[Item, ...]:
+        return self.plan.items if isinstance(self.plan, Project) else ()
+
+
+def key_pair(left: Side, right: Side, compared: Compared) -> KeyPair:
+    """An equality as two columns of one type."""
+    one, other = _columns(left, right, compared)
+    return KeyPair(one, other, compared.op == "<=>")
+
+
+def comparison(left: Side, right: Side, compared: Compared) -> Comparison:
+    """A comparison as two columns of one type."""
+    one, other = _columns(left, right, compared)
+    return Comparison(one, compared.op, other)
+
+
+def held(left: Side, right: Side, condition: exp.Expr, of_left: bool) -> Comparison:
+    """A condition on one side that does not take its rows away: it is true, or nothing is met."""
+    side, other = (left, right) if of_left else (right, left)
+    mine, true = side.column(condition, "boolean"), other.column(exp.true(), "boolean")
+    return Comparison(mine, "=", true) if of_left else Comparison(true, "=", mine)
+
+
+def _columns(left: Side, right: Side, compared: Compared) -> tuple[str, str]:
+    types = (left.type(compared.left), right.type(compared.right))
+    kind = types[0] if types[0] == types[1] else _common(left, types, compared)
+    span = span_of(compared.tree)
+    check_comparable([Column(render(compared.tree), kind)], "joining by", span)
+    return left.column(compared.left, kind), right.column(compared.right, kind)
+
+
+def _common(side: Side, types: tuple[str, str], compared: Compared) -> str:
+    """The type in which Spark compares the two."""
+    one, other = types
+    if ("string" in types) != (one == other):
+        message = f"{render(compared.left)} is {one.upper()}, {render(compared.right)} is {other.upper()}"
+        hint = f"write CAST({render(compared.right)} AS {one.upper()}), or cast the other side"
+        raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(compared.tree))
+    try:
+        text = f"coalesce(CAST(NULL AS {one}), CAST(NULL AS {other}))"
+        return side._context.analyzer.columns((), [text])[0].type
+    except Error:
+        message = f"{render(compared.left)} is {one.upper()}, {render(compared.right)} is {other.upper()}"
+        hint = "compare values of one type: write a CAST"
+        raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(compared.tree)) from None

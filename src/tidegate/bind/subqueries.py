@@ -1,0 +1,277 @@
+"""Subqueries in expressions, written as joins.
+
+WHERE x IN (SELECT y FROM t)                      LEFT SEMI JOIN (SELECT y AS c0 FROM t) AS s ON x = s.c0
+WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.k = o.k) LEFT ANTI JOIN (SELECT t.k AS c0 FROM t) AS s ON s.c0 = o.k
+(SELECT MAX(x) FROM t)                            CROSS JOIN (SELECT MAX(x) AS c0 FROM t) AS s, and s.c0
+(SELECT MAX(x) FROM t WHERE t.k = o.k)            LEFT JOIN (SELECT MAX(x) AS c0, t.k AS c1 FROM t GROUP BY t.k) ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from tidegate.bind.aggregates import contains_aggregate
+from tidegate.bind.context import Context
+from tidegate.bind.scope import Scope
+from tidegate.bind.source import BindQuery, bind_item
+from tidegate.bind.unsupported import refused
+from tidegate.sql import span_of
+
+PREFIX = "__q"
+
+
+def lifted(select: exp.Select, context: Context, bind_query: BindQuery) -> exp.Select:
+    """The SELECT with its subqueries as joins, as far as they can be; others are refused where they stand."""
+    if not any(isinstance(node, exp.Query) for tree in _trees(select) for node in tree.walk()):
+        return select
+    copy = select.copy()
+    lifter = _Lifter(copy, context, bind_query)
+    lifter.conditions()
+    lifter.values()
+    return copy
+
+
+def _trees(select: exp.Select) -> Iterator[exp.Expr]:
+    yield from select.expressions
+    if select.args.get("where") is not None:
+        yield select.args["where"]
+
+
+class _Lifter:
+    """Works on its own copy of a SELECT."""
+
+    def __init__(self, select: exp.Select, context: Context, bind_query: BindQuery) -> None:
+        self._select, self._context, self._bind_query = select, context, bind_query
+        self._joins = list(select.args.get("joins") or ())
+        self._count = 0
+
+    def conditions(self) -> None:
+        """IN and EXISTS that WHERE asks for, alone or with others."""
+        where = self._select.args.get("where")
+        if where is None:
+            return
+        rest: list[exp.Expr] = []
+        for part in _conjuncts(where.this):
+            rest += self._condition(part)
+        self._select.set("where", exp.Where(this=_anded(rest)) if rest else None)
+        self._select.set("joins", self._joins)
+
+    def values(self) -> None:
+        """Subqueries that stand for one value."""
+        grouped = self._select.args.get("group") is not None or any(
+            contains_aggregate(item) for item in self._select.expressions
+        )
+        for tree in list(_trees(self._select)):
+            for node in list(tree.find_all(exp.Subquery)):
+                if isinstance(node.this, exp.Select) and node.find_ancestor(exp.Select) is self._select:
+                    if grouped and node.find_ancestor(exp.Where) is None:
+                        hint = "group in a subquery in FROM, and compare outside of it"
+                        raise refused("a subquery beside aggregates", span_of(node), hint)
+                    node.replace(self._value(node))
+        self._select.set("joins", self._joins)
+
+    def _condition(self, part: exp.Expr) -> list[exp.Expr]:
+        """What is left in WHERE of one condition."""
+        node, negated = part.unnest(), False
+        while isinstance(node, exp.Not):
+            node, negated = node.this.unnest(), not negated
+        if isinstance(node, exp.Exists) and isinstance(node.this, exp.Select):
+            return self._exists(node.this, negated, [])
+        query = node.args.get("query") if isinstance(node, exp.In) else None
+        if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Select):
+            return self._in(node, query.this, negated)
+        return [part]
+
+    def _in(self, node: exp.Expr, query: exp.Select, negated: bool) -> list[exp.Expr]:
+        if len(query.expressions) != 1:
+            raise refused("IN of a subquery with several columns", span_of(node), "select one column")
+        values = node.this.copy()
+        plain = not self._outer_columns(query)
+        if negated and not plain:
+            raise refused("NOT IN of a subquery that reads the row outside", span_of(node), "write NOT EXISTS")
+        if not plain:
+            return self._exists(query, negated, [(values, query.expressions[0])])
+        name = self._alias()
+        inner = query.copy()
+        inner.set("expressions", [exp.alias_(_unaliased(inner.expressions[0]), "c0")])
+        self._join(inner, name, "ANTI" if negated else "SEMI", exp.EQ(this=values, expression=_column(name, "c0")))
+        return [self._no_nulls(inner, node.this)] if negated else []
+
+    def _no_nulls(self, inner: exp.Select, value: exp.Expr) -> exp.Expr:
+        """NOT IN is not true if there is a NULL on either side, unless nothing is on the right."""
+        name = self._alias()
+        counts = exp.Select(
+            expressions=[
+                exp.alias_(exp.Count(this=exp.Star()), "n"),
+                exp.alias_(exp.Count(this=exp.column("c0")), "m"),
+            ]
+        )
+        counts.set("from_", exp.From(this=exp.Subquery(this=inner.copy(), alias=_table_alias(f"{name}_"))))
+        self._join(counts, name, "CROSS", None)
+        empty = exp.EQ(this=_column(name, "n"), expression=exp.Literal.number(0))
+        known = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
+        whole = exp.And(this=known, expression=exp.EQ(this=_column(name, "n"), expression=_column(name, "m")))
+        return exp.Paren(this=exp.Or(this=empty, expression=exp.Paren(this=whole)))
+
+    def _exists(self, query: exp.Select, negated: bool, equal: Sequence[tuple[exp.Expr, exp.Expr]]) -> list[exp.Expr]:
+        """EXISTS, or IN of values that depend on the row; `equal` are the values of IN."""
+        if not equal and not self._outer_columns(query):
+            return [self._some(query, negated)]
+        for clause in ("group", "having", "limit", "offset", "qualify"):
+            if query.args.get(clause) is not None:
+                hint = "put the inner query into a view, and test that it EXISTS there"
+                raise refused(f"{clause.upper()} in a subquery that reads the row outside", span_of(query), hint)
+        scope, name = self._inner_scope(query), self._alias()
+        outer, inner = self._parted(query, scope)
+        outer += [exp.EQ(this=left, expression=_unaliased(right).copy()) for left, right in equal]
+        exported: dict[str, exp.Expr] = {}
+        on = [_exported(tree, scope, name, exported) for tree in outer]
+        items = list(exported.values()) or [exp.alias_(exp.Literal.number(1), "c0")]
+        subquery = query.copy()
+        subquery.set("expressions", items)
+        subquery.set("where", exp.Where(this=_anded(inner)) if inner else None)
+        self._join(subquery, name, "ANTI" if negated else "SEMI", _anded(on))
+        return []
+
+    def _some(self, query: exp.Select, negated: bool) -> exp.Expr:
+        """EXISTS of something that does not depend on the row: there is some, or none."""
+        name = self._alias()
+        counts = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n")])
+        counts.set("from_", exp.From(this=exp.Subquery(this=query.copy(), alias=_table_alias(f"{name}_"))))
+        self._join(counts, name, "CROSS", None)
+        compared = exp.EQ if negated else exp.GT
+        return compared(this=_column(name, "n"), expression=exp.Literal.number(0))
+
+    def _value(self, node: exp.Subquery) -> exp.Expr:
+        query = node.this
+        if len(query.expressions) != 1:
+            raise refused("a subquery of several columns as a value", span_of(node), "select one column")
+        item = _unaliased(query.expressions[0])
+        if query.args.get("group") is not None or not contains_aggregate(item):
+            hint = "make it one row with an aggregate: (SELECT MAX(x) FROM t)"
+            raise refused("a subquery that may have several rows as a value", span_of(node), hint)
+        scope, name = self._inner_scope(query), self._alias()
+        outer, inner = self._parted(query, scope)
+        subquery = query.copy()
+        subquery.set("where", exp.Where(this=_anded(inner)) if inner else None)
+        if not outer:
+            subquery.set("expressions", [exp.alias_(item.copy(), "c")])
+            self._join(subquery, name, "CROSS", None)
+            return _column(name, "c")
+        return self._correlated(node, subquery, item, scope, name, outer)
+
+    def _correlated(
+        self, node: exp.Expr, subquery: exp.Select, item: exp.Expr, scope: Scope, name: str, outer: list[exp.Expr]
+    ) -> exp.Expr:
+        if not all(isinstance(tree, exp.EQ) for tree in outer):
+            hint = "compare with = only, or write a join"
+            raise refused("a subquery as a value that reads the row outside like this", span_of(node), hint)
+        exported: dict[str, exp.Expr] = {}
+        on = [_exported(tree, scope, name, exported) for tree in outer]
+        subquery.set("expressions", [exp.alias_(item.copy(), "c"), *exported.values()])
+        subquery.set("group", exp.Group(expressions=[each.this.copy() for each in exported.values()]))
+        self._join(subquery, name, "LEFT", _anded(on))
+        counts = isinstance(item, exp.Count)
+        if not counts and item.find(exp.Count) is not None:
+            hint = "write COUNT alone, and compute outside of the subquery"
+            raise refused("COUNT inside of an expression of such a subquery", span_of(node), hint)
+        found = _column(name, "c")
+        return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if counts else found
+
+    def _parted(self, query: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """The conditions of a subquery that read the row outside, and those that do not."""
+        where = query.args.get("where")
+        parts = list(_conjuncts(where.this)) if where is not None else []
+        outer = [part for part in parts if any(not _is_of(each, scope) for each in part.find_all(exp.Column))]
+        rest = [part for part in parts if part not in outer]
+        return [part.copy() for part in outer], [part.copy() for part in rest]
+
+    def _outer_columns(self, query: exp.Select) -> bool:
+        scope = self._inner_scope(query)
+        return any(not _is_of(each, scope) for each in query.find_all(exp.Column))
+
+    def _inner_scope(self, query: exp.Select) -> Scope:
+        """What the subquery itself reads."""
+        clause = query.args.get("from_")
+        if clause is None:
+            raise refused("a subquery without FROM", span_of(query))
+        inside = self._context.with_ctes(query)
+        sources = [clause.this, *(join.this for join in query.args.get("joins") or ())]
+        parts = tuple(bind_item(source, inside, self._bind_query)[1] for source in sources)
+        return Scope(None, tuple(field for part in parts for field in part.fields), parts=parts)
+
+    def _alias(self) -> str:
+        self._count += 1
+        return f"{PREFIX}{self._count}"
+
+    def _join(self, query: exp.Select, name: str, kind: str, on: exp.Expr | None) -> None:
+        join = exp.Join(this=exp.Subquery(this=query, alias=_table_alias(name)))
+        if kind in ("SEMI", "ANTI"):
+            join.set("side", "LEFT")
+            join.set("kind", kind)
+        elif kind == "LEFT":
+            join.set("side", kind)
+        else:
+            join.set("kind", kind)
+        if on is not None:
+            join.set("on", on)
+        self._joins.append(join)
+
+
+def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    tree = tree.unnest()
+    if isinstance(tree, exp.And):
+        yield from _conjuncts(tree.left)
+        yield from _conjuncts(tree.right)
+    else:
+        yield tree
+
+
+def _anded(parts: Sequence[exp.Expr]) -> exp.Expr:
+    found = parts[0].copy()
+    for part in parts[1:]:
+        found = exp.And(this=found, expression=exp.Paren(this=part.copy()))
+    return found
+
+
+def _is_of(column: exp.Column, scope: Scope) -> bool:
+    """Whether a name is of what the subquery reads."""
+    parts = column.parts
+    if isinstance(column.this, exp.Star):
+        return True
+    owner = scope.named(parts[0].name) if len(parts) > 1 else None
+    if owner is not None:
+        return bool(owner.find(parts[1].name))
+    return bool(scope.find(parts[0].name))
+
+
+def _exported(tree: exp.Expr, scope: Scope, name: str, exported: dict[str, exp.Expr]) -> exp.Expr:
+    """The condition as seen from outside: columns of the subquery are columns of its alias."""
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or not _is_of(node, scope):
+            return node
+        key = node.sql()
+        if key not in exported:
+            exported[key] = exp.alias_(node.copy(), f"c{len(exported)}")
+        return _column(name, exported[key].alias)
+
+    return tree.copy().transform(swap)
+
+
+def _unaliased(item: exp.Expr) -> exp.Expr:
+    return item.this if isinstance(item, exp.Alias) else item
+
+
+def _column(table: str, name: str) -> exp.Column:
+    return exp.Column(this=_named(name), table=_named(table))
+
+
+def _named(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _table_alias(name: str) -> exp.TableAlias:
+    return exp.TableAlias(this=_named(name))

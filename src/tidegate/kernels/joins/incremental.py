@@ -1,0 +1,216 @@
+"""The incremental join: inner, outer, semi and anti, exact under changes of both sides.
+
+Of each side its rows are kept with their weights. Where rows leave singly, as it depends on whether they meet any row
+of the other side (padded rows of an outer join, all rows of a semi or anti join), the number of rows that they meet is
+kept with them. So a step reads the groups of the *other* side that its changes fall into, and nothing of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Table, Welcoming
+from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
+from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
+from tidegate.kernels.joins.pairs import Meeting, kept, met, padded, settled
+from tidegate.kernels.ranking import Ints
+from tidegate.kernels.top_n import ROW_HASH
+from tidegate.kernels.weights import there, weighed
+
+MATCHES = "__matches"
+"""How many rows of the other side a stored row meets. Where that side never retracts it may be too low, once it is not
+zero."""
+
+SIDES = ("left", "right")
+_ONE = pl.lit(1, pl.Int64).alias(WEIGHT)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What leaves: `pairs` of rows that meet; and singly, of each side, the rows that meet none (False), those that
+    meet any (True), or no rows (None)."""
+
+    pairs: bool
+    single: tuple[bool | None, bool | None]
+
+
+KINDS = {
+    INNER: Kind(True, (None, None)),
+    LEFT: Kind(True, (False, None)),
+    RIGHT: Kind(True, (None, False)),
+    FULL: Kind(True, (False, False)),
+    SEMI: Kind(False, (True, None)),
+    ANTI: Kind(False, (False, None)),
+}
+
+
+class Join(Welcoming):
+    """The kernel. Rows of which nothing can come are dropped as they arrive."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec, self.kind = spec, KINDS[spec.kind]
+        self.columns = [list(names) for names in kept(spec)]
+        self.meeting = Meeting(spec.keys, spec.conditions)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        filed = [name for name in (HASH, ROW_HASH) if name in rows.columns]
+        if self.kind.single[port] is not False:
+            rows = self.meeting.only_able(port, rows)
+        return consolidated(normalised(rows, self.columns[port]), [*filed, *self.columns[port]])
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        given = [None if rows is None else nonempty(self.combine(port, rows)) for port, rows in enumerate(inputs)]
+        return Delta() if all(rows is None for rows in given) else Delta(_Step(self, given, state).changes())
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        tables = [state.stored(name, columns) for name, columns in zip(SIDES, self.columns, strict=True)]
+        left, right = sides = [None if table is None else nonempty(table.scan()) for table in tables]
+        frames = []
+        if self.kind.pairs and left is not None and right is not None:
+            frames.append(met(self.spec.outputs, left, right, self.meeting.pairs(left, right)))
+        for side, rows, meets in zip((0, 1), sides, self.kind.single, strict=True):
+            if rows is not None and meets is not None:
+                leaving = rows.filter((pl.col(MATCHES) > 0) == meets)
+                frames.append(padded(self.spec.outputs, side, leaving, _types(tables[1 - side])))
+        return settled(frames)
+
+
+class _Rows:
+    """Rows of a side; `found` says how many rows of the other side each has met so far."""
+
+    def __init__(self, frame: pl.DataFrame | None) -> None:
+        self.frame = pl.DataFrame(schema={WEIGHT: pl.Int64()}) if frame is None else frame
+        self.weights: Ints = self.frame[WEIGHT].to_numpy()
+        self.found: Ints = np.zeros(self.frame.height, dtype=np.int64)
+
+    def __bool__(self) -> bool:
+        return not self.frame.is_empty()
+
+
+class _Step:
+    """One step. `fresh` are the changes of each side, `near` its stored rows in the groups that the other side's
+    changes fall into. Changes are held against all rows of the other side, as they are after the step, and so find how
+    many rows they meet; stored rows are held against changes, and so find by how much that number changes."""
+
+    def __init__(self, join: Join, given: Sequence[pl.DataFrame | None], state: State) -> None:
+        self._join, self._spec, self._given, self._state = join, join.spec, given, state
+        self._fresh = [_Rows(self._changed(side)) for side in (0, 1)]
+        self._near = [_Rows(self._stored(side)) for side in (0, 1)]
+
+    def changes(self) -> pl.DataFrame | None:
+        frames = self._pairs()
+        for side, meets in enumerate(self._join.kind.single):
+            if meets is not None:
+                frames += self._singles(side, meets)
+                self._write_near(side)
+            if self._fresh[side] and not self._decides(side):
+                self._write_fresh(side)
+        return settled(frames)
+
+    def _table(self, side: int) -> Table | None:
+        """What is kept of a side; None if nothing is and nothing comes."""
+        rows, columns = self._given[side], self._join.columns[side]
+        if rows is None:
+            return self._state.stored(SIDES[side], columns)
+        counts = [WEIGHT] if self._join.kind.single[side] is None else [WEIGHT, MATCHES]
+        types = {**types_of(rows, columns), **dict.fromkeys(counts, pl.Int64())}
+        return self._state.table(SIDES[side], types, columns, ROW_HASH if ROW_HASH in rows.columns else None)
+
+    def _changed(self, side: int) -> pl.DataFrame | None:
+        rows, table = self._given[side], self._table(side) if self._decides(side) else None
+        if rows is None or table is None:
+            return rows
+        return _appeared(rows, table) if self._spec.append_only[side] else _turned(rows, table)
+
+    def _decides(self, side: int) -> bool:
+        """Whether rows of a side do no more than decide about those of the other: then each counts once."""
+        return side == 1 and not self._join.kind.pairs
+
+    def _stored(self, side: int) -> pl.DataFrame | None:
+        other = self._fresh[1 - side]
+        table = self._table(side) if other else None
+        if table is None:
+            return None
+        rows = table.groups(self._join.meeting.only_able(1 - side, other.frame)[HASH].unique())
+        return rows.with_columns(_ONE) if self._decides(side) else rows
+
+    def _pairs(self) -> list[pl.DataFrame]:
+        """Holds rows against each other, and gives what leaves in pairs."""
+        (left, right), (near_left, near_right) = self._fresh, self._near
+        frames = []
+        for one, other in ((left, near_right), (near_left, right), (left, right)):
+            for pairs in self._join.meeting.blocks(one.frame, other.frame) if one and other else ():
+                np.add.at(one.found, pairs.left, other.weights[pairs.right])
+                np.add.at(other.found, pairs.right, one.weights[pairs.left])
+                if self._join.kind.pairs:
+                    frames.append(met(self._spec.outputs, one.frame, other.frame, pairs))
+        return frames
+
+    def _singles(self, side: int, meets: bool) -> Iterator[pl.DataFrame]:
+        """What leaves singly, and what is taken back."""
+        fresh, near = self._fresh[side], self._near[side]
+        if fresh:
+            yield self._padded(side, fresh, ((fresh.found > 0) == meets).astype(np.int64))
+        if near:
+            before, after = self._matches(near)
+            yield self._padded(side, near, ((after > 0) == meets).astype(np.int64) - ((before > 0) == meets))
+
+    def _padded(self, side: int, rows: _Rows, times: Ints) -> pl.DataFrame:
+        weights = rows.weights * times
+        leaving = rows.frame.with_columns(pl.Series(WEIGHT, weights)).filter(pl.Series(weights != 0))
+        return padded(self._spec.outputs, side, leaving, _types(self._table(1 - side)))
+
+    def _matches(self, near: _Rows) -> tuple[Ints, Ints]:
+        """How many rows each stored row met before, and meets now."""
+        before: Ints = near.frame[MATCHES].to_numpy()
+        return before, before + near.found
+
+    def _write_near(self, side: int) -> None:
+        """The stored rows that meet more or fewer rows now. Where nothing is ever retracted, the first match counts."""
+        near = self._near[side]
+        table = self._table(side) if near else None
+        if table is None:
+            return
+        before, after = self._matches(near)
+        changed = (near.found != 0) & ((before == 0) | (not self._spec.append_only[1 - side]))
+        rows = near.frame.with_columns(pl.Series(MATCHES, after)).filter(pl.Series(changed))
+        if self._forgets():
+            table.write(None, rows, -rows.height)
+        else:
+            table.write(rows, grown=0)
+
+    def _write_fresh(self, side: int) -> None:
+        table, fresh = self._table(side), self._fresh[side]
+        assert table is not None
+        if self._join.kind.single[side] is None:
+            weighed(fresh.frame, table)
+            return
+        rows = fresh.frame.with_columns(pl.Series(MATCHES, fresh.found))
+        weighed(rows.filter(pl.col(MATCHES) == 0) if self._forgets() else rows, table)
+
+    def _forgets(self) -> bool:
+        """Whether rows that have met one are gone for good, and so is all that is said of them later."""
+        return self._spec.kind == ANTI and self._spec.append_only[1]
+
+
+def _appeared(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
+    """Of rows that are never retracted those that were not there before, once each; these are stored."""
+    known, _ = table.match(rows)
+    fresh = rows.filter(pl.Series(~there(rows.height, known))).with_columns(_ONE)
+    table.write(fresh, grown=fresh.height)
+    return fresh
+
+
+def _turned(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
+    """The rows that are there now and were not (weight 1), or the other way round (-1); all are stored."""
+    old, new = weighed(rows, table)
+    turned = (new > 0).cast(pl.Int64) - (old > 0).cast(pl.Int64)
+    return rows.with_columns(turned.alias(WEIGHT)).filter(pl.col(WEIGHT) != 0)
+
+
+def _types(table: Table | None) -> Mapping[str, pl.DataType]:
+    return {} if table is None else table.schema

@@ -1,0 +1,185 @@
+"""What all joins share: which rows of two frames meet, and the rows that come of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tidegate.kernels.api import HASH, WEIGHT
+from tidegate.kernels.frames import consolidated, nonempty
+from tidegate.kernels.join_specs import Comparison, JoinSpec, KeyPair, LookupSpec, Taken
+from tidegate.kernels.state.cache import Hashes
+from tidegate.kernels.state.search import Mask, Places, spread
+
+MANY = 1 << 21
+"""How many pairs that may meet are looked at together, so that a cross join with a condition needs no more room."""
+
+
+_EQUALITIES: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
+    "=": lambda left, right: left.eq_missing(right),
+    "<>": lambda left, right: left.ne_missing(right),
+}
+_ORDERS: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Pairs(NamedTuple):
+    """Rows that meet: row `left[i]` of the left frame and row `right[i]` of the right one."""
+
+    left: Places
+    right: Places
+
+
+class Meeting:
+    """When two rows meet: all `keys` are equal and all `conditions` hold."""
+
+    def __init__(self, keys: Sequence[KeyPair], conditions: Sequence[Comparison] = ()) -> None:
+        self._keys, self._conditions = tuple(keys), tuple(conditions)
+        tests = [(pair.left, pair.right) for pair in keys if not pair.null_safe]
+        tests += [(condition.left, condition.right) for condition in conditions if condition.op != "<=>"]
+        self._strict = [list(dict.fromkeys(names)) for names in zip(*tests, strict=True)] or [[], []]
+
+    def able(self, side: int, rows: pl.DataFrame) -> Mask:
+        """Which rows of a side can meet any row at all: NULL fulfils nothing but `<=>`."""
+        able = np.ones(rows.height, dtype=np.bool_)
+        for name in self._strict[side]:
+            if rows[name].null_count():
+                able &= rows[name].is_not_null().to_numpy()
+        return able
+
+    def only_able(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
+        able = self.able(side, rows)
+        return rows if able.all() else rows.filter(pl.Series(able))
+
+    def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> Pairs:
+        """The rows of two frames, both with `__h`, that meet, in any order."""
+        found = [Pairs(*np.empty((2, 0), dtype=np.intp)), *self.blocks(left, right)]
+        return Pairs(np.concatenate([pairs.left for pairs in found]), np.concatenate([pairs.right for pairs in found]))
+
+    def blocks(self, left: pl.DataFrame, right: pl.DataFrame) -> Iterator[Pairs]:
+        """As `pairs`, some at a time: where not much is made of them, many need little room."""
+        lefts, rights = np.flatnonzero(self.able(0, left)), np.flatnonzero(self.able(1, right))
+        for block in _candidates(left[HASH].to_numpy()[lefts], right[HASH].to_numpy()[rights]):
+            pairs = Pairs(lefts[block.left], rights[block.right])
+            yield only(pairs, self.holds(left, right, pairs))
+
+    def holds(self, left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> Mask:
+        """Which of `pairs`, whose hashes are equal, do meet."""
+        met = np.ones(len(pairs.left), dtype=np.bool_)
+        for pair in self._keys:
+            met &= compared(*_values(left, right, pairs, pair), "<=>" if pair.null_safe else "=")
+        for condition in self._conditions:
+            met &= compared(*_values(left, right, pairs, condition), condition.op)
+        return met
+
+
+def only(pairs: Pairs, chosen: Mask) -> Pairs:
+    return pairs if chosen.all() else Pairs(pairs.left[chosen], pairs.right[chosen])
+
+
+def kept(spec: JoinSpec | LookupSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of each side that matter. An incremental join stores these: ROW_HASH, by which a row is found in a
+    large group, should be their hash. Of the right side of a semi or anti join they are those that decide a match."""
+    tests: tuple[KeyPair | Comparison, ...] = (*spec.keys, *spec.conditions)
+    tested = [test.left for test in tests], [test.right for test in tests]
+    taken = [{taken.column for taken in spec.outputs if taken.side == side}.union(tested[side]) for side in (0, 1)]
+    left, right = (tuple(name for name in spec.columns[side] if name in taken[side]) for side in (0, 1))
+    return left, right
+
+
+def compared(left: pl.Series, right: pl.Series, op: str) -> Mask:
+    """`left op right` of each row as in Spark: NULL on a side makes it false (except for `<=>`), NaN is equal to itself
+    and above all other numbers, and -0.0 is 0.0."""
+    found: Mask
+    if op == "<=>":
+        found = left.eq_missing(right).to_numpy()
+        return found
+    known: Mask = (left.is_not_null() & right.is_not_null()).to_numpy()
+    if op in _EQUALITIES:
+        found = _EQUALITIES[op](left, right).to_numpy()
+    else:
+        found = _ORDERS[op](*_comparable(left, right)).fill_null(False).to_numpy()
+    return known & found
+
+
+def met(outputs: Sequence[Taken], left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> pl.DataFrame:
+    """The output rows of `pairs`; weights multiply."""
+    sides = [
+        _gathered(frame, places, [WEIGHT, *(taken.column for taken in outputs if taken.side == side)])
+        for side, (frame, places) in enumerate(zip((left, right), pairs, strict=True))
+    ]
+    columns = [sides[taken.side][taken.column].alias(taken.name) for taken in outputs]
+    return pl.DataFrame([*columns, sides[0][WEIGHT] * sides[1][WEIGHT]])
+
+
+def padded(outputs: Sequence[Taken], side: int, rows: pl.DataFrame, missing: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The output rows of rows of one side that meet none. `missing` has the types of the other side's columns, as far
+    as they are known: a side of which nothing was ever seen gives columns of type Null."""
+    columns = [
+        pl.col(taken.column) if taken.side == side else pl.lit(None, missing.get(taken.column, pl.Null()))
+        for taken in outputs
+    ]
+    named = (column.alias(taken.name) for column, taken in zip(columns, outputs, strict=True))
+    return rows.select(WEIGHT, *named).select(*(taken.name for taken in outputs), WEIGHT)
+
+
+def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
+    """Output rows of a step together, without those that cancel out, retractions first."""
+    found = [frame for frame in frames if frame.height]
+    if not found:
+        return None
+    rows = pl.concat(found)
+    if (rows[WEIGHT] > 0).all() or (rows[WEIGHT] < 0).all():
+        return rows
+    columns = [name for name in rows.columns if name != WEIGHT]
+    net = consolidated(rows, columns) if columns else rows.sum().filter(pl.col(WEIGHT) != 0)
+    return nonempty(net.select(rows.columns).sort(pl.col(WEIGHT) > 0))
+
+
+def _candidates(left: Hashes, right: Hashes) -> Iterator[Pairs]:
+    """The pairs with equal hashes, in blocks of about `MANY`. Both sides are sorted first: a search for many hashes is
+    much faster where they come in order."""
+    rows, order = _ordered(left), _ordered(right)
+    wanted, hashes = left[rows], right[order]
+    start = np.searchsorted(hashes, wanted, "left")
+    count = np.searchsorted(hashes, wanted, "right") - start
+    found = np.flatnonzero(count)
+    before = np.cumsum(count[found]) - count[found]
+    for part in np.split(found, np.flatnonzero(np.diff(before // MANY)) + 1) if len(found) else ():
+        yield Pairs(np.repeat(rows[part], count[part]), order[spread(start[part], count[part])])
+
+
+def _ordered(hashes: Hashes) -> Places:
+    """The order of hashes; rows of a table are sorted already."""
+    return np.arange(len(hashes)) if bool((hashes[1:] >= hashes[:-1]).all()) else np.argsort(hashes)
+
+
+def _gathered(rows: pl.DataFrame, places: Places, columns: Sequence[str]) -> pl.DataFrame:
+    rows = rows.select(*dict.fromkeys(columns))
+    in_place = len(places) == rows.height and bool((places == np.arange(len(places))).all())
+    return rows if in_place else rows.select(pl.all().gather(pl.Series(places)))
+
+
+def _values(
+    left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs, columns: KeyPair | Comparison
+) -> tuple[pl.Series, pl.Series]:
+    return left[columns.left].gather(pl.Series(pairs.left)), right[columns.right].gather(pl.Series(pairs.right))
+
+
+def _comparable(left: pl.Series, right: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Arrays and structs, which can be sorted but not compared, as numbers that are ordered as they are."""
+    if not left.dtype.is_nested():
+        return left, right
+    both = pl.DataFrame({"value": pl.concat([left.alias("value"), right.alias("value")])})
+    ordered = both.with_row_index("row").sort("value")
+    fresh = ordered["value"].ne_missing(ordered["value"].shift(1)).cast(pl.Int64).cum_sum()
+    numbers = ordered.select("row").with_columns(fresh.alias("number")).sort("row")["number"]
+    return numbers[: len(left)], numbers[len(left) :]

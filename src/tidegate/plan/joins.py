@@ -1,0 +1,214 @@
+"""Joins in the plan. The columns of both sides have different names; `taken` are those that come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.catalog.schema import Column, Schema
+from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
+from tidegate.plan.leaves import Node
+from tidegate.traits import Traits, keys, state, waterline
+from tidegate.traits.waterline import Line, Lost, Waterlines
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """An incremental join: rows meet if all `keys` and `conditions` hold. `why` says why it is no cheaper join."""
+
+    kind: str
+    left: Node
+    right: Node
+    keys: tuple[KeyPair, ...]
+    conditions: tuple[Comparison, ...]
+    taken: tuple[str, ...]
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        left, right = self.left.traits, self.right.traits
+        append_only = left.append_only and right.append_only and self.kind in (INNER, SEMI)
+        delayed = left.delayed or right.delayed
+        lines, lost = _key_lines(self)
+        kept = state.of_join()
+        self._derive(_schema(self), Traits(_key(self), append_only, lines, kept, lost, delayed))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True)
+class IntervalJoin(Node):
+    """Rows meet if, beside `keys` and `conditions`, `lower <= right time - left time <= upper` microseconds. `times`
+    are the time columns, `micros` the same as BIGINT microseconds. `proctime`: the clock is the time of both sides.
+    `mark` names an added column that ties an early padding to its correction."""
+
+    kind: str
+    left: Node
+    right: Node
+    keys: tuple[KeyPair, ...]
+    conditions: tuple[Comparison, ...]
+    taken: tuple[str, ...]
+    times: tuple[str, str]
+    micros: tuple[str, str]
+    lower: int
+    upper: int
+    proctime: bool = False
+    early: EarlyFire | None = None
+    mark: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+        left, right = self.left.traits, self.right.traits
+        grows = left.append_only and right.append_only and self.early is None
+        waits = self.kind not in (INNER, SEMI)
+        lines, lost = self._lines()
+        kept = state.of_interval_join()
+        marked = () if self.mark is None else (Column(self.mark, "bigint"),)
+        delayed = left.delayed or right.delayed or waits
+        traits = Traits(_key(self), grows, lines, kept, lost, delayed, self.mark)
+        self._derive((*_schema(self), *marked), traits)
+
+    def _lines(self) -> tuple[Waterlines, Lost]:
+        """Rows that are stored still leave: each time is held back by the other side's, too."""
+        if self.proctime:
+            return (), ()
+        (one, other) = (side.traits.line(time) for side, time in zip((self.left, self.right), self.times, strict=True))
+        if one is None or other is None:
+            return (), ()
+        moved = (waterline.shifted(other, self.upper), waterline.shifted(one, -self.lower))
+        found: list[tuple[str, Line]] = []
+        for time, own, far in zip(self.times, (one, other), moved, strict=True):
+            if time in self.taken and far is not None and far.type == own.type:
+                found.append((time, waterline.least([own, far])))
+        had = [*self.left.traits.waterlines, *self.right.traits.waterlines]
+        known = {name for name, _ in found}
+        lost = tuple((name, _NOT_THE_TIME) for name, _ in had if name in self.taken and name not in known)
+        return tuple(found), lost
+
+    @property
+    def lines(self) -> tuple[Line | None, Line | None]:
+        """The waterlines of both times."""
+        if self.proctime:
+            return None, None
+        return self.left.traits.line(self.times[0]), self.right.traits.line(self.times[1])
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True)
+class Lookup(Node):
+    """Every row of the left with the row of the right that has its key, as it stands in that step."""
+
+    kind: str
+    left: Node
+    right: Node
+    keys: tuple[KeyPair, ...]
+    conditions: tuple[Comparison, ...]
+    taken: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check(self)
+        below = self.left.traits
+        key = below.key if below.key is not None and set(below.key) <= set(self.taken) else None
+        lines = waterline.only(below.waterlines, self.taken)
+        lost = tuple((column, why) for column, why in below.lost if column in self.taken)
+        lost += tuple((column, _LOOKED_UP) for column, _ in self.right.traits.waterlines if column in self.taken)
+        self._derive(_schema(self), Traits(key, True, lines, state.of_lookup(), lost, below.delayed))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+AnyJoin = Join | IntervalJoin | Lookup
+
+_LOOKED_UP = "a row that is looked up may be of any age"
+_NOT_THE_TIME = "it is not the time that the join goes by"
+_COMES_LATER = "a row may meet a partner at any later time"
+_PADDED = {LEFT: (False, True), RIGHT: (True, False), FULL: (True, True)}
+
+
+def _check(node: AnyJoin) -> None:
+    both = set(node.left.columns) & set(node.right.columns)
+    if both:
+        raise ValueError(f"both sides of a join have columns {sorted(both)}")
+    sides = (node.left, node.right)
+    for side, used in zip(sides, met_by(node), strict=True):
+        side._require(used, side)
+    missing = set(node.taken) - {name for side in sides for name in side.columns}
+    if missing:
+        raise ValueError(f"a join gives {sorted(missing)}, which neither side has")
+
+
+def met_by(node: AnyJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of both sides that say whether two rows meet."""
+    pairs: tuple[KeyPair | Comparison, ...] = (*node.keys, *node.conditions)
+    left, right = tuple(pair.left for pair in pairs), tuple(pair.right for pair in pairs)
+    if isinstance(node, IntervalJoin):
+        return (*left, node.times[0], node.micros[0]), (*right, node.times[1], node.micros[1])
+    return left, right
+
+
+def _schema(node: AnyJoin) -> Schema:
+    """The columns that come out, in order; those of a side that may be missing can be NULL."""
+    missing = _PADDED.get(node.kind, (False, False))
+    by_name = {
+        column.name: replace(column, nullable=column.nullable or padded)
+        for side, padded in zip((node.left, node.right), missing, strict=True)
+        for column in side.schema
+    }
+    return tuple(by_name[name] for name in node.taken)
+
+
+def _key(node: Join | IntervalJoin) -> keys.Key:
+    """A row is told by the keys of both sides; by that of one if it meets at most one row of the other."""
+    left, right = node.left.traits.key, node.right.traits.key
+    if node.kind in (SEMI, ANTI):
+        found = left
+    elif left is None or right is None:
+        found = None
+    elif node.kind in (INNER, LEFT) and _one_at_most(right, [pair.right for pair in node.keys]):
+        found = left
+    elif node.kind in (INNER, RIGHT) and _one_at_most(left, [pair.left for pair in node.keys]):
+        found = right
+    elif node.kind == FULL and _may_be_null(node, (*left, *right)):
+        found = None
+    else:
+        found = (*left, *right)
+    return found if found is not None and set(found) <= set(node.taken) else None
+
+
+def _one_at_most(key: Sequence[str], met: Sequence[str]) -> bool:
+    return set(key) <= set(met)
+
+
+def _may_be_null(node: Join | IntervalJoin, columns: Sequence[str]) -> bool:
+    return any(column.nullable for side in node.inputs for column in side.schema if column.name in columns)
+
+
+def _key_lines(node: Join) -> tuple[Waterlines, Lost]:
+    """The key of an equi-join has the smaller waterline of its two sides, both needed."""
+    left, right = dict(node.left.traits.waterlines), dict(node.right.traits.waterlines)
+    found: dict[str, Line] = {}
+    for pair in node.keys:
+        one, other = left.get(pair.left), right.get(pair.right)
+        if one is not None and other is not None and one.type == other.type:
+            found[pair.left] = found[pair.right] = waterline.least([one, other])
+    lines = tuple((name, found[name]) for name in node.taken if name in found)
+    lost = tuple((name, _COMES_LATER) for name in (*left, *right) if name in node.taken and name not in found)
+    return lines, lost
+
+

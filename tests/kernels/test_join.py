@@ -1,0 +1,230 @@
+"""Incremental joins against the naive model: all kinds, under changes of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.bench import Bench, play, steps
+from tests.kernels.timed import quick
+from tidegate.kernels import make
+from tidegate.kernels.api import Clock
+from tidegate.kernels.frames import normalised
+from tidegate.kernels.join_specs import Comparison, JoinSpec, KeyPair, Taken
+from tidegate.kernels.joins import pairs
+from tidegate.kernels.joins.pairs import kept
+from tidegate.kernels.state import Store
+from tidegate.kernels.state.table import RunTable
+from tidegate.kernels.top_n import ROW_HASH
+from tidegate.testing.reference import Change, plain
+from tidegate.testing.reference_joins import Joined, holds
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks", "small_blocks")
+
+PAIR = pl.Struct({"f": pl.Float64(), "l": pl.List(pl.Int64())})
+SCHEMAS = (
+    {"a": pl.Float64(), "b": pl.String(), "x": pl.Int64(), "p": PAIR},
+    {"k": pl.Float64(), "l": pl.String(), "y": pl.Int64(), "q": PAIR},
+)
+COLUMNS = tuple(tuple(schema) for schema in SCHEMAS)
+VALUES = (
+    st.sampled_from([1.0, 1.0, 1.0, 0.0, -0.0, float("nan"), None]),
+    st.sampled_from(["s", "s", "t", None]),
+    st.sampled_from([1, 2, 3, None]),
+    st.sampled_from([{"f": -0.0, "l": [1]}, {"f": 0.0, "l": [1, None]}, {"f": None, "l": []}, None]),
+)
+ROW = st.tuples(*VALUES)
+KINDS = ("inner", "left", "right", "full", "semi", "anti")
+KEYS = (
+    (),
+    (KeyPair("a", "k"),),
+    (KeyPair("a", "k", null_safe=True),),
+    (KeyPair("b", "l"), KeyPair("a", "k", null_safe=True)),
+    (KeyPair("p", "q"),),
+)
+CONDITIONS = (
+    (),
+    (),
+    (Comparison("x", "<", "y"),),
+    (Comparison("x", "<>", "y"), Comparison("a", ">=", "k")),
+    (Comparison("b", "<=>", "l"),),
+    (Comparison("p", "<=", "q"),),
+)
+LEFT_OUT = tuple(Taken(name, 0, name) for name in COLUMNS[0])
+RIGHT_OUT = tuple(Taken(name, 1, name) for name in COLUMNS[1])
+OUTPUTS = (LEFT_OUT + RIGHT_OUT, (Taken("one", 1, "y"), Taken("two", 0, "x")), (Taken("b", 0, "b"),))
+
+
+@st.composite
+def specs(draw: Any) -> JoinSpec:
+    kind = draw(st.sampled_from(KINDS))
+    outputs = draw(st.sampled_from(OUTPUTS))
+    single = tuple(taken for taken in outputs if taken.side == 0)
+    return JoinSpec(
+        kind,
+        draw(st.sampled_from(KEYS)),
+        single if kind in ("semi", "anti") else outputs,
+        (COLUMNS[0], COLUMNS[1]),
+        draw(st.sampled_from(CONDITIONS)),
+        (draw(st.booleans()), draw(st.booleans())),
+    )
+
+
+@pytest.fixture(scope="module")
+def small_blocks() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "MANY", 5)
+        yield
+
+
+@dataclass
+class Joins(Bench):
+    """A bench with two sides of different columns. `row_hash`: what the second hash of a row is made of, if it has one:
+    the columns that are kept, or all."""
+
+    row_hash: str | None = None
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.spec, JoinSpec)
+        self.ports, self.kernel, self.model = 2, make(self.spec), Joined(self.spec)
+
+    def _combined(self, port: int, side: Sequence[tuple[Change, int]]) -> pl.DataFrame | None:
+        assert isinstance(self.spec, JoinSpec)
+        self.schema = SCHEMAS[port]
+        self.key = [(pair.left, pair.right)[port] for pair in self.spec.keys]
+        hashed = {"kept": kept(self.spec)[port], "all": COLUMNS[port]}
+        self.hashes = [] if self.row_hash is None else [(ROW_HASH, hashed[self.row_hash])]
+        return super()._combined(port, side)
+
+
+def bench_of(spec: JoinSpec, row_hash: str | None = "kept", modulus: int = 0) -> Joins:
+    return Joins(spec, {}, (), modulus=modulus, row_hash=row_hash)
+
+
+def named(side: int, row: Sequence[Any]) -> Mapping[str, Any]:
+    return dict(zip(COLUMNS[side], row, strict=True))
+
+
+def changes(side: int, *rows: Sequence[Any], weight: int = 1) -> list[tuple[Change, int]]:
+    return [(Change(named(side, row), weight), number) for number, row in enumerate(rows)]
+
+
+def check(spec: JoinSpec, row_hash: str | None, modulus: int, drawn: Any) -> None:
+    def of_side(port: int, given: Any) -> Any:
+        return replace(given, row=named(port, given.row), delete=given.delete and not spec.append_only[port])
+
+    sides = [([[of_side(port, one) for one in side] for port, side in enumerate(both)], begin) for both, begin in drawn]
+    play(bench_of(spec, row_hash, modulus), sides)
+
+
+cases = given(specs(), st.sampled_from([None, "kept", "all"]), st.sampled_from([0, 3]), steps(ROW, True, 2))
+test_a_join_is_the_batch_answer_after_every_step = quick(70)(cases(check))
+test_joins_in_many_cases = pytest.mark.slow(quick(3000)(cases(check)))
+
+
+def spec_of(kind: str, *conditions: Comparison, append_only: tuple[bool, bool] = (False, False)) -> JoinSpec:
+    outputs = LEFT_OUT if kind in ("semi", "anti") else LEFT_OUT + RIGHT_OUT
+    return JoinSpec(kind, KEYS[1], outputs, (COLUMNS[0], COLUMNS[1]), conditions, append_only)
+
+
+L1, L2, L_NULL = (1.0, "s", 1, None), (1.0, "s", 2, None), (None, "s", 1, None)
+R1, R2, R3, R_NULL = (1.0, "t", 2, None), (1.0, "t", 3, None), (1.0, "t", 1, None), (None, "t", 2, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("conditions", [(), (Comparison("x", "<", "y"),)])
+def test_matches_come_and_go_one_by_one(kind: str, conditions: Any) -> None:
+    bench = bench_of(spec_of(kind, *conditions))
+    bench.step([changes(0, L1, L1, L2, L_NULL), []])
+    for coming in ((R1,), (R2, R2), (R_NULL, R3)):
+        bench.step([[], changes(1, *coming)])
+    bench.step([changes(0, L1, weight=-1), changes(1, R2, weight=-1)])
+    for going in (R1, R3, R2):
+        bench.step([[], changes(1, going, weight=-1)])
+    bench.step([changes(0, L1, L2, weight=-1) + changes(0, L_NULL, weight=-1), changes(1, R_NULL, weight=-1)])
+    assert not bench.output
+    assert Store(bench.segments).stats()[0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_sides_come_and_go_in_one_step(kind: str) -> None:
+    bench = bench_of(spec_of(kind))
+    bench.step([changes(0, L1), changes(1, R1)])
+    bench.step([changes(0, L1, weight=-1) + changes(0, L2), changes(1, R1, weight=-1) + changes(1, R2)])
+    bench.step([changes(0, L2, weight=-1), changes(1, R2, weight=-1)])
+    assert Store(bench.segments).stats()[0] == 0
+
+
+def test_what_changes_nothing_does_not_come_out() -> None:
+    bench = bench_of(replace(spec_of("left"), outputs=(Taken("x", 0, "x"),)))
+    bench.step([changes(0, L1), changes(1, R1)])
+    assert bench.step([[], changes(1, R1, weight=-1) + changes(1, R2)]).rows is None
+    assert bench.step([[], changes(1, R2, weight=-1)]).rows is None
+
+
+def test_the_rows_of_an_inner_join_that_meet_nothing_are_not_stored() -> None:
+    bench = bench_of(spec_of("inner", Comparison("x", "<", "y")))
+    bench.step([changes(0, L_NULL, (1.0, "s", None, None)), changes(1, R_NULL, (1.0, "t", None, None))])
+    assert Store(bench.segments).fresh
+
+
+def test_an_anti_join_forgets_what_can_never_come_back() -> None:
+    bench = bench_of(spec_of("anti", append_only=(False, True)))
+    bench.step([changes(0, L1, L_NULL), []])
+    bench.step([changes(0, L2), changes(1, R1)])
+    assert set(Store(bench.segments).stored("left", COLUMNS[0]).scan()["a"]) == {None}  # type: ignore[union-attr]
+    assert bench.step([changes(0, L1, weight=-1), []]).rows is None
+
+
+@pytest.mark.parametrize("append_only", [False, True])
+def test_a_row_that_decides_nothing_new_reads_no_rows_of_the_left(append_only: bool) -> None:
+    bench = bench_of(spec_of("semi", append_only=(False, append_only)))
+    bench.step([changes(0, L1, L2), changes(1, R1)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(RunTable, "groups")
+        assert bench.step([[], changes(1, R2, R3)]).rows is None
+
+
+def test_a_side_that_was_never_seen_is_padded_all_the_same() -> None:
+    bench = bench_of(spec_of("full"))
+    delta = bench.step([[], changes(1, R1)])
+    assert delta.rows is not None
+    assert delta.rows.schema["a"] == pl.Null() and delta.rows.schema["q"] == PAIR
+
+
+def test_an_empty_step_is_nothing() -> None:
+    bench = bench_of(spec_of("full"))
+    assert bench.step([[], []]).rows is None
+    assert make(bench.spec).step([None, None], Clock(2, 0), Store(bench.segments), False).rows is None
+
+
+NESTED = [{"f": value, "l": list} for value in (-0.0, 1.0, float("nan"), None) for list in ([], [1], [1, None], None)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (pl.Float64(), [0.0, -0.0, 1.5, float("nan"), float("inf"), None]),
+        (pl.String(), ["", "a", "B", "ä", None]),
+        (pl.Boolean(), [True, False, None]),
+        (pl.Binary(), [b"", b"\xff", None]),
+        (PAIR, [*NESTED, None]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("op", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
+def test_values_are_compared_as_spark_does(dtype: pl.DataType, values: list[Any], op: str) -> None:
+    both = list(product(values, values))
+    left, right = (
+        normalised(pl.DataFrame({"v": pl.Series([pair[side] for pair in both], dtype=dtype)}), ["v"])["v"]
+        for side in (0, 1)
+    )
+    expected = [holds(plain(one), op, plain(other)) for one, other in both]
+    assert pairs.compared(left, right, op).tolist() == expected

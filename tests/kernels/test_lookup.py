@@ -1,0 +1,174 @@
+"""Lookup joins against the naive model: a stream and a keyed table that changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.bench import COLD, Bench
+from tests.kernels.timed import quick
+from tidegate.kernels import make
+from tidegate.kernels.api import Clock
+from tidegate.kernels.join_specs import Comparison, KeyPair, LookupSpec, Taken
+from tidegate.kernels.state import Store
+from tidegate.testing.reference import Change, Row, picked
+from tidegate.testing.reference_joins import LookedUp
+
+pytestmark = pytest.mark.usefixtures("tiny_chunks")
+
+SCHEMAS = (
+    {"a": pl.Float64(), "b": pl.String(), "c": pl.Float64(), "x": pl.Int64()},
+    {"k": pl.Float64(), "l": pl.String(), "y": pl.Int64(), "q": pl.List(pl.Float64())},
+)
+COLUMNS = (tuple(SCHEMAS[0]), tuple(SCHEMAS[1]))
+NUMBERS = st.sampled_from([1.0, 2.0, 3.0, 0.0, -0.0, float("nan"), None])
+TEXTS = st.sampled_from(["s", "t", None])
+SMALL = st.sampled_from([1, 2, 3, None])
+LEFT_ROW = st.tuples(NUMBERS, TEXTS, NUMBERS, SMALL)
+RIGHT_ROW = st.tuples(NUMBERS, TEXTS, SMALL, st.sampled_from([[], [0.0], [-0.0], None]))
+KEYS = (
+    (KeyPair("a", "k"),),
+    (KeyPair("a", "k", null_safe=True),),
+    (KeyPair("a", "k"), KeyPair("b", "l", null_safe=True)),
+    (KeyPair("a", "k"), KeyPair("c", "k")),
+)
+CONDITIONS = ((), (), (Comparison("x", "<=", "y"),), (Comparison("x", "<=>", "y"), Comparison("b", "<>", "l")))
+ALL = tuple(Taken(name, side, name) for side in (0, 1) for name in COLUMNS[side])
+SPECS = st.builds(
+    LookupSpec,
+    kind=st.sampled_from(["inner", "left"]),
+    keys=st.sampled_from(KEYS),
+    outputs=st.sampled_from([ALL, (Taken("y", 1, "y"), Taken("x", 0, "x")), (Taken("x", 0, "x"),)]),
+    columns=st.just(COLUMNS),
+    conditions=st.sampled_from(CONDITIONS),
+)
+
+
+@dataclass
+class Lookups(Bench):
+    """A bench whose right side is a table: it is told of the rows that are put under their keys (or taken away), and
+    passes on by how that changes the table."""
+
+    table: dict[Row, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.spec, LookupSpec)
+        self.ports, self.kernel, self.model = 2, make(self.spec), LookedUp(self.spec)
+
+    def look_up(
+        self, stream: Sequence[Row], puts: Sequence[tuple[Row, bool, int]] = (), begin: int = 0
+    ) -> pl.DataFrame | None:
+        before, blocks = dict(self.table), {}
+        for row, delete, block in puts:
+            key = self._put(dict(zip(COLUMNS[1], row, strict=True)), delete)
+            blocks[key] = block
+        changed = [key for key in blocks if self._whole(before, key) != self._whole(self.table, key)]
+        sides = [(before, -1, 1), (self.table, 1, 0)]
+        table = [
+            (Change(rows[key], weight), (blocks[key] + shift) % 3)
+            for rows, weight, shift in sides
+            for key in changed
+            if key in rows
+        ]
+        left = [(Change(dict(zip(COLUMNS[0], row, strict=True)), 1 + n % 2), n % 4) for n, row in enumerate(stream)]
+        return self.step([left, table], begin).rows
+
+    def _put(self, row: Mapping[str, Any], delete: bool) -> Row:
+        assert isinstance(self.spec, LookupSpec)
+        key = picked(row, dict.fromkeys(pair.right for pair in self.spec.keys))
+        if delete:
+            self.table.pop(key, None)
+        else:
+            self.table[key] = row
+        return key
+
+    def _whole(self, table: Mapping[Row, Mapping[str, Any]], key: Row) -> Row | None:
+        return picked(table[key], COLUMNS[1]) if key in table else None
+
+    def _combined(self, port: int, side: Sequence[tuple[Change, int]]) -> pl.DataFrame | None:
+        assert isinstance(self.spec, LookupSpec)
+        self.schema, self.key = SCHEMAS[port], [(pair.left, pair.right)[port] for pair in self.spec.keys]
+        return super()._combined(port, side)
+
+    def _content(self) -> Counter[Row]:
+        assert self.kernel.content(Store(self.segments)) is None
+        return self.output
+
+
+def bench_of(spec: LookupSpec, modulus: int = 0) -> Lookups:
+    return Lookups(spec, {}, (), modulus=modulus)
+
+
+PUT = st.tuples(RIGHT_ROW, st.sampled_from([False, False, True]), st.integers(0, 2))
+STEPS = st.lists(
+    st.tuples(st.lists(LEFT_ROW, max_size=8), st.lists(PUT, max_size=8), st.integers(0, 2)), min_size=1, max_size=6
+)
+
+
+@quick(80)
+@given(SPECS, st.sampled_from([0, 3]), STEPS)
+def test_each_row_finds_the_table_as_it_is_in_its_step(spec: LookupSpec, modulus: int, drawn: Any) -> None:
+    bench = bench_of(spec, modulus)
+    for stream, puts, begin in drawn:
+        bench.look_up(stream, puts, begin)
+
+
+def spec_of(kind: str, *conditions: Comparison, null_safe: bool = False) -> LookupSpec:
+    return LookupSpec(
+        kind, (KeyPair("a", "k", null_safe),), (Taken("x", 0, "x"), Taken("y", 1, "y")), COLUMNS, conditions
+    )
+
+
+def shown(rows: pl.DataFrame | None) -> Counter[Row]:
+    found: Counter[Row] = Counter()
+    for *row, weight in [] if rows is None else rows.rows():
+        found[tuple(row)] += weight
+    return found
+
+
+def put(key: float | None, y: int | None, delete: bool = False) -> tuple[Row, bool, int]:
+    return (key, "s", y, None), delete, 0
+
+
+def test_changes_of_the_table_apply_first_and_rewrite_nothing() -> None:
+    bench = bench_of(spec_of("left"))
+    row = (1.0, "s", None, 7)
+    assert shown(bench.look_up([row])) == {(7, None): 1}
+    assert shown(bench.look_up([row], [put(1.0, 10)])) == {(7, 10): 1}
+    assert bench.look_up([], [put(1.0, 11)]) is None
+    assert shown(bench.look_up([row], begin=COLD)) == {(7, 11): 1}
+    assert shown(bench.look_up([row], [put(1.0, 12), put(2.0, 5)])) == {(7, 12): 1}
+    assert shown(bench.look_up([row], [put(1.0, 0, delete=True)])) == {(7, None): 1}
+    assert shown(bench.look_up([(2.0, "s", None, 8)])) == {(8, 5): 1}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("inner", {}), ("left", {(7, None): 1})])
+def test_a_row_that_finds_none_is_dropped_or_padded(kind: str, expected: Mapping[Row, int]) -> None:
+    bench = bench_of(spec_of(kind, Comparison("x", "<", "y")))
+    for row in ((None, "s", None, 7), (9.0, "s", None, 7), (1.0, "s", None, 7)):
+        assert shown(bench.look_up([row], [put(1.0, 7), put(None, 8)])) == expected
+
+
+def test_null_finds_null_where_that_is_asked_for() -> None:
+    bench = bench_of(spec_of("inner", null_safe=True))
+    assert shown(bench.look_up([(None, "s", None, 7)], [put(None, 8)])) == {(7, 8): 1}
+
+
+def test_the_stream_is_not_stored_and_the_table_by_its_key() -> None:
+    bench = bench_of(spec_of("left"))
+    bench.look_up([(1.0, "s", None, number) for number in range(50)], [put(1.0, 1), put(2.0, 2)])
+    bench.look_up([], [put(1.0, 3)])
+    assert Store(bench.segments).stats()[0] == 2
+
+
+def test_an_empty_step_is_nothing() -> None:
+    kernel, bench = make(spec_of("left")), bench_of(spec_of("left"))
+    assert kernel.step([None, None], Clock(1, 0), Store(bench.segments), True).rows is None
+    assert bench.look_up([]) is None
