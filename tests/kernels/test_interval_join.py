@@ -107,6 +107,10 @@ ROW = st.fixed_dictionaries(
         "x": st.sampled_from([0.0, -0.0, float("nan"), 1.5, None]),
     }
 )
+SPARSE = st.fixed_dictionaries(
+    {"k": st.integers(1, 4), "t": st.integers(0, 12), "v": st.sampled_from([1, 2]), "x": st.sampled_from([0.5, None])}
+)
+"""Rows that often meet none at first."""
 KEYS = st.sampled_from([(), (KeyPair("k", "k"),), (KeyPair("k", "k"),), (KeyPair("k", "k", True),)])
 CONDITIONS = st.sampled_from(
     [*[()] * 6, *((Comparison("x", op, "x"),) for op in ("=", "<>", "<", ">=", "<=>")), (Comparison("v", "<=", "v"),)]
@@ -140,20 +144,21 @@ def specs(
     return st.builds(made, st.sampled_from(kinds), KEYS, CONDITIONS, bounds, FLAGS, FLAGS, early, proctime)
 
 
-def drawn_sides(spec: IntervalSpec, draw: Any) -> list[list[Moment]]:
-    """Steps of both sides: the first one's clock counts, and its lines move at one of several paces."""
-    sides = [
-        [*draw(moments(ROW, deletes, lines=2, most=4)), *draw(moments(ROW, deletes, lines=2, most=4))]
-        for deletes in (not append for append in spec.append_only)
-    ]
+def drawn_sides(spec: IntervalSpec, draw: Any, row: Any) -> list[list[Moment]]:
+    """Steps of both sides, of which one may begin later than the other: the first one's clock counts, and its lines
+    move at one of several paces."""
+    empty, sides = Moment([], (3, 3), 3, 0), []
+    for append in spec.append_only:
+        parts = [draw(moments(row, deletes=not append, lines=2, most=most)) for most in (3, 4)]
+        sides.append([*[empty] * draw(st.sampled_from([0, 0, 1, 2, 3])), *parts[0], *parts[1]])
     pace, length = draw(st.sampled_from([1, 3, 6])), max(len(side) for side in sides)
-    left, right = ([*side, *[Moment([], (1, 1), 2, 0)] * (length - len(side))] for side in sides)
+    left, right = ([*side, *[empty] * (length - len(side))] for side in sides)
     return [[replace(each, moves=tuple(move and move // pace for move in each.moves)) for each in left], right]
 
 
-def play(spec: IntervalSpec, draw: Any, ends: bool, modulus: int) -> None:
+def play(spec: IntervalSpec, draw: Any, ends: bool, modulus: int, row: Any = ROW) -> None:
     """Both beside each other, step by step."""
-    bench, model, sides = joined(spec, modulus), Intervals(spec), drawn_sides(spec, draw)
+    bench, model, sides = joined(spec, modulus), Intervals(spec), drawn_sides(spec, draw, row)
     changes = zip(*(given_changes(side, places=False) for side in sides), strict=True)
     for moment, clock, given in zip(sides[0], clocks(sides[0], "fg", ends=ends), changes, strict=True):
         told = model.step(clock, [[change for change, _ in side] for side in given])
@@ -192,9 +197,9 @@ EARLY = st.builds(EarlyFire, st.sampled_from([1, 1, 2, 5, 12]), st.sampled_from(
 
 
 @quick(90)
-@given(st.data(), specs(OUTER, EARLY, bounds=WIDE | WIDE | BOUNDS), st.booleans(), MODULUS)
-def test_paddings_that_come_early_are_corrected(data: Any, spec: Any, ends: bool, modulus: int) -> None:
-    play(spec, data.draw, ends, modulus)
+@given(st.data(), specs(OUTER, EARLY, bounds=WIDE), st.booleans(), MODULUS, st.sampled_from([ROW, SPARSE, SPARSE]))
+def test_paddings_that_come_early_are_corrected(data: Any, spec: Any, ends: bool, modulus: int, row: Any) -> None:
+    play(spec, data.draw, ends, modulus, row)
 
 
 @quick(60)

@@ -1,7 +1,7 @@
 """Every spec file holds: as written, and again with a restart between all steps.
 
-Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can. Those
-that cannot are restarted in `make test-all`; in `make test` one in four of them is."""
+Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can. All are
+restarted in `make test-all`; in `make test` every second pack is, and one in eight of those that cannot share."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tidegate.testing.spec.parser import read
 from tidegate.testing.spec.renaming import can_share
 
 HERE = Path(__file__).parent
-AT_MOST = 8
+AT_MOST = 12
 FILES = find([HERE])
 
 
@@ -35,13 +35,27 @@ def fail_with(failures):
         pytest.fail("\n\n".join(failure.render() for failure in failures), pytrace=False)
 
 
-@pytest.mark.parametrize("paths", list(packs()))
+PACKS = list(packs())
+
+
+@pytest.mark.parametrize("paths", PACKS[::2])
+def test_specs_together_with_restarts(paths, spark):
+    fail_with(run_together(paths, spark, restarts=True))
+
+
+@pytest.mark.parametrize("paths", PACKS[1::2])
 def test_specs_together(paths, spark):
-    fail_with(run_together(paths, spark))
+    fail_with(run_together(paths, spark, restarts=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paths", PACKS[1::2])
+def test_all_specs_together_with_restarts(paths, spark):
+    fail_with(run_together(paths, spark, restarts=True))
 
 
 ALONE = [path for path in FILES if not can_share(read(path))]
-QUICK = ALONE[::4]
+QUICK = ALONE[::8]
 
 
 @pytest.mark.parametrize("path", [path for path in ALONE if path not in QUICK], ids=name)

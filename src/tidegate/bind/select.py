@@ -64,7 +64,7 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     joined = bind_joins(select, context, bind_query) if select.args.get("joins") else None
     source, scope = (joined.source, joined.scope) if joined else bind_from(select, context, bind_query)
     if joined is None and (hint := early_fire(select, context)) is not None:
-        ignored(hint, context, "EARLY_FIRE is for joins")
+        ignored(hint, context, "it is for joins")
     if window is not None:
         source = windowed(source, scope, window, context)
         scope = Scope(scope.alias, source.fields, parts=scope.parts)

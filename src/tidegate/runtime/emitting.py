@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.base import Sink
-from tidegate.plan import WindowAggregate, walk
+from tidegate.plan import IntervalJoin, Node, View, WindowAggregate, walk
 from tidegate.sql import parse
 from tidegate.sql import statements as s
 from tidegate.sql.durations import micros
@@ -33,6 +33,14 @@ def with_default_emit(statement: s.CreateView, db: Database) -> s.CreateView:
     return found
 
 
+def _fires_early(plan: Node) -> bool:
+    """Whether a join anywhere below has EARLY_FIRE."""
+    return any(
+        _fires_early(node.plan) if isinstance(node, View) else isinstance(node, IntervalJoin) and node.early is not None
+        for node in walk(plan)
+    )
+
+
 def fitted(sink: Sink, relation: Relation, statement: s.CreateSink, db: Database) -> Relation:
     """The sink's entry, with the strategy that it forces on a view which says none: a sink that only takes insertions
     gets closed windows, one that takes every change gets every change."""
@@ -44,6 +52,14 @@ def fitted(sink: Sink, relation: Relation, statement: s.CreateSink, db: Database
         return relation
     if sink.takes == "changelog" and view.emit != "on_watermark":
         return relation
+    if sink.takes == "append" and _fires_early(bind.definition(view, db.catalog, db.engine.analyzer).plan):
+        raise errors.make(
+            "SINK_CANNOT_TAKE",
+            message=f"{sink.spec.kind} in append mode takes only insertions, and {view.name} takes early results back",
+            detail="the hint EARLY_FIRE lets rows leave that a later match corrects",
+            hint="leave EARLY_FIRE out, or write mode = 'changelog' to get every change with its op",
+            span=statement.connector.span,
+        )
     forced = "on_window_close" if sink.takes == "append" else "changes"
     try:
         bound = bind.forced_view(relation.name, view, bind.Extras(forced=forced), db.catalog, db.engine.analyzer)

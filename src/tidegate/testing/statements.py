@@ -22,10 +22,16 @@ from tidegate.testing.time.frontiers import Frontier, Hold, Time
 SchemaOf = Callable[[str], Schema]
 
 
-def note(oracle: Oracle, script: sql.Script, schema_of: SchemaOf) -> None:
-    """Tells the oracle what an executed script did. `schema_of` gives the columns of a relation that now exists."""
+def note(
+    oracle: Oracle, script: sql.Script, schema_of: SchemaOf, lost: Callable[[str], str | None] = lambda view: None
+) -> None:
+    """Tells the oracle what an executed script did. `schema_of` gives the columns of a relation that now exists, `lost`
+    why a view has no batch answer, if it has none."""
     for statement in script.statements:
         _note(statement, oracle, schema_of)
+        why = lost(statement.name.text) if isinstance(statement, sql.CreateView) else None
+        if why is not None and isinstance(statement, sql.CreateView):
+            oracle.lose(statement.name.text, why)
 
 
 @singledispatch
@@ -55,7 +61,7 @@ def _time(statement: sql.CreateRelation, columns: Schema) -> Time:
     for mark in statement.watermarks:
         place = names.index(mark.column.text.lower())
         time.frontiers.append(Frontier(place, kinds[place], amount(mark.delay), False))
-    for column in statement.columns:
+    for column in [each for each in statement.columns if not each.proctime]:
         place = names.index(column.name.text.lower())
         if column.lateness is not None:
             time.frontiers.append(Frontier(place, kinds[place], amount(column.lateness), True))

@@ -24,7 +24,7 @@ from tidegate.bind.unsupported import refused
 from tidegate.catalog import Relation
 from tidegate.errors import Span, make, warning
 from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire
-from tidegate.plan import Filter, IntervalJoin, Join, Lookup, Node, Scalar, Scan, View, conjunction, walk
+from tidegate.plan import Filter, IntervalJoin, Join, Lookup, Node, Scalar, Scan, View, conjunction
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import render, span_of
 
@@ -78,10 +78,11 @@ def _lookup(wanted: Wanted, found: Conditions, left: Side, right: Side) -> Node 
     covering = _covering(found, key or ())
     if not key or len(covering) < len(key) or not left.plan.traits.append_only:
         return None
-    keys = tuple(key_pair(left, right, each) for each in covering)
-    rest = _conditions(wanted.kind, found, left, right, covering)
+    found.compare_bounds()
     if found.mixed and wanted.kind != INNER:
         raise _inseparable(found, wanted)
+    keys = tuple(key_pair(left, right, each) for each in covering)
+    rest = _conditions(wanted.kind, found, left, right, covering)
     node = Lookup(wanted.kind, left.plan, right.plan, keys, rest, _taken(wanted.kind, left, right))
     return _filtered(node, found)
 
@@ -111,19 +112,17 @@ def _covering(found: Conditions, key: tuple[str, ...]) -> list[Compared]:
 
 
 def from_sources(plan: Node) -> bool:
-    """Whether all rows come from sources."""
+    """Whether all rows come from sources; what is looked up for them adds none."""
     scans = list(_scans(plan))
     return bool(scans) and all(scan.relation.kind == "source" for scan in scans)
 
 
 def _scans(plan: Node) -> list[Scan]:
-    found: list[Scan] = []
-    for node in walk(plan):
-        if isinstance(node, Scan):
-            found.append(node)
-        elif isinstance(node, View):
-            found += _scans(node.plan)
-    return found
+    if isinstance(plan, Lookup):
+        return _scans(plan.left)
+    if isinstance(plan, View):
+        return _scans(plan.plan)
+    return [plan] if isinstance(plan, Scan) else [scan for below in plan.inputs for scan in _scans(below)]
 
 
 def _timed(
@@ -136,19 +135,14 @@ def _timed(
     interval = by_clock or interval_of(bounds, lines)
     if interval is None:
         return None
-    if found.mixed and wanted.kind != INNER:
-        raise _inseparable(found, wanted)
-    used = [
+    found.bounds = [
         (bound, compared, tree)
         for bound, compared, tree in found.bounds
         if (bound.left, bound.right) != (interval.left, interval.right) or not bound.exact
     ]
-    for _, compared, tree in used:
-        if compared is None:
-            found.mixed.append(tree)
-        else:
-            found.compared.append(compared)
-    found.bounds = []
+    found.compare_bounds()
+    if found.mixed and wanted.kind != INNER:
+        raise _inseparable(found, wanted)
     keys = tuple(key_pair(left, right, each) for each in found.equalities)
     rest = _conditions(wanted.kind, found, left, right, found.equalities)
     micros = (_micros(left, interval.left), _micros(right, interval.right))
@@ -193,11 +187,7 @@ def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, tak
     if wanted.hint is not None:
         reason = "the join has no time bounds on both sides, so its rows do not wait"
         ignored(wanted.hint, context, reason)
-    for _, compared, tree in found.bounds:
-        if compared is None:
-            found.mixed.append(tree)
-        else:
-            found.compared.append(compared)
+    found.compare_bounds()
     one_row = () in (left.plan.traits.key, right.plan.traits.key)
     if not found.equalities and not one_row:
         hint = "add an equality between the two: ON a.id = b.id"

@@ -51,6 +51,15 @@ class Conditions:
     def equalities(self) -> list[Compared]:
         return [each for each in self.compared if each.equality]
 
+    def compare_bounds(self) -> None:
+        """Bounds that are no bounds of an interval are comparisons like others."""
+        for _, compared, tree in self.bounds:
+            if compared is None:
+                self.mixed.append(tree)
+            else:
+                self.compared.append(compared)
+        self.bounds = []
+
 
 def taken_apart(trees: Iterable[exp.Expr], left: frozenset[str], right: frozenset[str]) -> Conditions:
     """The parts of conditions over the columns of both sides."""

@@ -30,8 +30,8 @@ class Hint:
         """What it means for a join by processing time, or by event time."""
         if proctime and self.mode == ROWTIME:
             raise _invalid(
-                "'time_mode' = 'rowtime' is not possible for a join by processing time",
-                "write 'time_mode' = 'proctime', or leave time_mode out",
+                "'time_mode' = 'rowtime' is not supported for processing-time interval joins",
+                "write 'time_mode' = 'proctime', or remove this option",
                 self.span,
             )
         return EarlyFire(self.delay, self.mode or (PROCTIME if proctime else ROWTIME))
@@ -51,7 +51,8 @@ def early_fire(select: exp.Select, context: Context) -> Hint | None:
 
 
 def ignored(hint: Hint, context: Context, reason: str) -> None:
-    context.warnings.append(warning("HINT_IGNORED", reason=reason, span=hint.span))
+    message = f"EARLY_FIRE has no effect here: {reason}"
+    context.warnings.append(warning("HINT_IGNORED", message=message, span=hint.span))
 
 
 def _hint(options: dict[str, str], span: Span | None) -> Hint:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from tidegate.bind import typing
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.joins.choose import Wanted, joined
 from tidegate.bind.joins.hint import Hint, early_fire, ignored
@@ -20,7 +21,7 @@ from tidegate.errors import make
 from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI
 from tidegate.plan import Filter, IntervalJoin, Item, Node, Project, Scalar, Scan, conjuncts, kept
 from tidegate.plan.scalar import column_tree
-from tidegate.sql import span_of
+from tidegate.sql import render, span_of
 from tidegate.sql.grammar import WITHIN
 
 _KINDS = {
@@ -70,6 +71,13 @@ class Part:
     @property
     def name(self) -> str:
         return self.scope.alias or "the subquery"
+
+    @property
+    def relation(self) -> str:
+        """What is joined: `bills AS b`."""
+        read = self.join.this if self.join is not None else None
+        own = read.name if isinstance(read, exp.Table) else ""
+        return f"{own} AS {self.name}" if own and not self.scope.is_alias(own) else self.name
 
 
 def bind_joins(select: exp.Select, context: Context, bind_query: BindQuery) -> Joined:
@@ -141,9 +149,8 @@ class Joiner:
     def _note(self, part: Part, mine: Hint | None) -> None:
         timed = any(isinstance(node, IntervalJoin) for node in _top(self.plan))
         if timed and mine is None and self._hint is not None and self._hint.target is None:
-            reason = (
-                f"the first join takes it, not the one with {part.name}: give that a view of its own, or a 'target'"
-            )
+            others = "name a 'target', or write one view per join"
+            reason = f"the first join takes it, not that with {part.relation}: {others}"
             ignored(self._hint, self._context, reason)
         if timed and mine is not None:
             self._fired = True
@@ -155,7 +162,18 @@ class Joiner:
             return []
         check_expression(condition)
         scope = Scope(None, (*self.fields, *part.bound.fields), parts=(*self.scope.parts, part.scope))
-        return [resolve(condition, scope, clocks=True)]
+        found = resolve(condition, scope, clocks=True)
+        self._check_boolean(found, part)
+        return [found]
+
+    def _check_boolean(self, condition: exp.Expr, part: Part) -> None:
+        schema = (*self.plan.schema, *part.bound.plan.schema)
+        for tree in conjuncts(Scalar(condition)):
+            found = typing.typed(self._context.analyzer, schema, [tree.tree])[0].type
+            if found != "boolean":
+                message = f"ON needs a condition, {render(tree.tree)} is {found.upper()}"
+                hint = f"compare it: {render(tree.tree)} = ..."
+                raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(tree.tree))
 
     def _within(self, part: Part) -> list[exp.Expr]:
         """`WITHIN d`: the times of both are no further apart."""

@@ -18,8 +18,8 @@ NEVER, FOREVER = -(1 << 62), 1 << 62
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one side, by the time of its rows: those below `due`, or that came before `waited`, leave by themselves if they
-    meet none; those below `over` are forgotten; and those below `recalled` cannot be taken back any more."""
+    """Of one side, by the time of its rows: those below `due`, or that came before `waited`, leave by themselves if
+    they meet none; those below `over` are forgotten; and those below `recalled` cannot be taken back any more."""
 
     due: int
     waited: int

@@ -72,13 +72,16 @@ class IntervalStep:
         self._leave_singly(side, rows)
 
     def _reach(self, side: Side) -> Ints:
-        """The numbers of the stored rows of a side that matter: those that changes of the other side may meet, and
-        those that its own changes may fall on."""
-        own, other, slices = self._rows[side.number], self._rows[1 - side.number], self._join.slices
-        spans = [] if other is None else [spans_of(self._join.sides[1 - side.number], other, slices)]
-        if own is not None and not side.append_only:
-            spans.append(sought(side, own, slices, self._limits[side.number]))
-        return np.concatenate([_NOTHING, *(slices.cover(*span) for span in spans)])
+        """The numbers of the stored rows of a side that matter: those that changes of the other side may meet, or have
+        met if they go, and those that its own changes may fall on."""
+        slices, found = self._join.slices, [_NOTHING]
+        for each, rows, limit in zip(self._join.sides, self._rows, self._limits, strict=True):
+            if rows is not None and each is not side:
+                codes, low, high = sought(each, rows, slices, limit)
+                found.append(slices.cover(codes, low + each.low, high + each.high))
+            elif rows is not None and not side.append_only:
+                found.append(slices.cover(*sought(side, rows, slices, limit)))
+        return np.concatenate(found)
 
     def _touch(self, side: Side) -> Touched | None:
         table, fresh, reached = side.stored(self._state), self._rows[side.number], self._reached[side.number]

@@ -44,16 +44,16 @@ def run_file(path: Path, spark: Any, restarts: bool) -> FileResult:
     return FileResult(path, spec.title, tuple(failures), time.monotonic() - began)
 
 
-def run_together(paths: Iterable[Path], spark: Any) -> list[Failure]:
-    """Runs files as written and with restarts on one shared database, where one step is a step of all: many files for
-    the price of one, and a test that pipelines do not disturb each other. What fails in company is run again alone,
-    for a report that speaks of the file as it is written."""
+def run_together(paths: Iterable[Path], spark: Any, restarts: bool) -> list[Failure]:
+    """Runs files as written and, if asked, with restarts on one shared database, where one step is a step of all: many
+    files for the price of one, and a test that pipelines do not disturb each other. What fails in company is run again
+    alone, for a report that speaks of the file as it is written."""
     specs = [parser.read(path) for path in paths]
     prefixed = [with_prefix(spec, f"spec{number}_") for number, spec in enumerate(specs)]
     failures: list[Failure] = []
-    for spec, found in zip(specs, run_specs(prefixed, spark, restarts=True), strict=True):
+    for spec, found in zip(specs, run_specs(prefixed, spark, restarts), strict=True):
         if found:
-            failures += run_file(spec.path, spark, restarts=True).failures or found
+            failures += run_file(spec.path, spark, restarts).failures or found
     return failures
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from tidegate.errors import Error, render
 from tidegate.sql import parse
-from tidegate.sql.statements import CreateView
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.spec import model, values
@@ -141,20 +140,15 @@ class Runner:
 
     def _execute(self, text: str) -> list[Any]:
         warnings = list(self.engine.db.sql(text).warnings)
-        script = parse(text)
-        note(self.oracle, script, self.engine.db.schema)
-        for statement in script.statements:
-            if isinstance(statement, CreateView):
-                self._tell_of_joins(statement.name.text)
+        note(self.oracle, parse(text), self.engine.db.schema, self._without_batch_answer)
         self.law.learn()
         return warnings
 
-    def _tell_of_joins(self, view: str) -> None:
+    def _without_batch_answer(self, view: str) -> str | None:
         """Joins that depend on when rows come have no batch answer; kernels are held against a model of their own."""
         plan = self.engine.plan(view) or ""
-        for words in ("interval join", "lookup "):
-            if words in plan:
-                self.oracle.lose(view, f"it has a{'n ' if words[0] in 'aeiou' else ' '}{words.strip()}")
+        found = {"interval join": "an interval join", "lookup ": "a lookup"}
+        return next((f"it has {words}" for text, words in found.items() if text in plan), None)
 
     def _record(self, item: model.Item, found: Sequence[Broken]) -> None:
         for view, message, detail in found:
