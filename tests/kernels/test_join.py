@@ -183,6 +183,12 @@ def test_an_anti_join_forgets_what_can_never_come_back() -> None:
     assert bench.step([changes(0, L1, weight=-1), []]).rows is None
 
 
+def test_of_rows_that_only_decide_the_keys_are_stored() -> None:
+    bench = bench_of(spec_of("semi"), row_hash="all")
+    bench.step([[], changes(1, R1, R2, R3, R3)])
+    assert Store(bench.segments).stats()[0] == 1
+
+
 @pytest.mark.parametrize("append_only", [False, True])
 def test_a_row_that_decides_nothing_new_reads_no_rows_of_the_left(append_only: bool) -> None:
     bench = bench_of(spec_of("semi", append_only=(False, append_only)))

@@ -112,7 +112,7 @@ STEPS = st.lists(
 )
 
 
-@quick(80)
+@quick(60)
 @given(SPECS, st.sampled_from([0, 3]), STEPS)
 def test_each_row_finds_the_table_as_it_is_in_its_step(spec: LookupSpec, modulus: int, drawn: Any) -> None:
     bench = bench_of(spec, modulus)

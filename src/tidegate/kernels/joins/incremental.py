@@ -55,9 +55,13 @@ class Join(Welcoming):
         self.spec, self.kind = spec, KINDS[spec.kind]
         self.columns = [list(names) for names in kept(spec)]
         self.meeting = Meeting(spec.keys, spec.conditions)
+        keys = [pair.left for pair in spec.keys], [pair.right for pair in spec.keys]
+        self._key_only = [set(columns) <= set(key) for columns, key in zip(self.columns, keys, strict=True)]
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        filed = [name for name in (HASH, ROW_HASH) if name in rows.columns]
+        """Each row once. Where the key is all that matters of a row, it is also how a row is found."""
+        hashes = (HASH,) if self._key_only[port] else (HASH, ROW_HASH)
+        filed = [name for name in hashes if name in rows.columns]
         if self.kind.single[port] is not False:
             rows = self.meeting.only_able(port, rows)
         return consolidated(normalised(rows, self.columns[port]), [*filed, *self.columns[port]])
