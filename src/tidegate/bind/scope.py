@@ -10,7 +10,7 @@ from sqlglot import exp
 from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Span, did_you_mean, make
 from tidegate.plan.scalar import column_tree
-from tidegate.sql import span_of
+from tidegate.sql import render, span_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Field:
 
 
 RESERVED = "__"
+WRITTEN = "written"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,17 @@ def _placed(tree: exp.Column, node: exp.Column) -> exp.Column:
     span = span_of(node)
     if span is not None:
         tree.meta.update(start=span.start, end=span.end - 1)
+    tree.meta[WRITTEN] = ".".join(part.name for part in node.parts)
     return tree
+
+
+def written(tree: exp.Expr) -> str:
+    """An expression with its columns as they were written, for messages."""
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        return exp.var(node.meta[WRITTEN]) if isinstance(node, exp.Column) and WRITTEN in node.meta else node
+
+    return render(tree.copy().transform(swap))
 
 
 def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:

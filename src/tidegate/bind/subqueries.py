@@ -65,7 +65,8 @@ class _Lifter:
         )
         for tree in list(_trees(self._select)):
             for node in list(tree.find_all(exp.Subquery)):
-                if isinstance(node.this, exp.Select) and node.find_ancestor(exp.Select) is self._select:
+                inside = node.find_ancestor(exp.Select) is not self._select or isinstance(node.parent, exp.In)
+                if isinstance(node.this, exp.Select) and not inside:
                     if grouped and node.find_ancestor(exp.Where) is None:
                         hint = "group in a subquery in FROM, and compare outside of it"
                         raise refused("a subquery beside aggregates", span_of(node), hint)

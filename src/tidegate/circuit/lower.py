@@ -16,6 +16,7 @@ from tidegate.circuit.model import ORDER, Branch, Door, Filter, Guard, Input, Op
 from tidegate.circuit.refused_rows import port_columns, with_row
 from tidegate.kernels import aggregates
 from tidegate.kernels.join_specs import IntervalSpec, LookupSpec
+from tidegate.kernels.joins.pairs import kept as stored_columns
 from tidegate.kernels.specs import (
     AggregateSpec,
     AssignSpec,
@@ -288,7 +289,13 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.Join) -> Branches:
-        return self._op(join_spec(node), self._sides(node), node.schema)
+        spec = join_spec(node)
+        types = {column.name: column for side in node.inputs for column in side.schema}
+        ports = tuple(
+            replace(port, hashes=((ROW_HASH, _hashable(tuple(types[name] for name in columns))),))
+            for port, columns in zip(self._sides(node), stored_columns(spec), strict=True)
+        )
+        return self._op(spec, ports, node.schema)
 
     @_lower.register
     def _(self, node: logical.Lookup) -> Branches:
@@ -305,10 +312,7 @@ class Lowering:
 
     def _sides(self, node: logical.AnyJoin) -> tuple[Port, ...]:
         keys = tuple(pair.left for pair in node.keys), tuple(pair.right for pair in node.keys)
-        return tuple(
-            replace(self._port(side, key), hashes=((ROW_HASH, _hashable(side.schema)),))
-            for side, key in zip(node.inputs, keys, strict=True)
-        )
+        return tuple(self._port(side, key) for side, key in zip(node.inputs, keys, strict=True))
 
     @_lower.register
     def _(self, node: logical.TopN) -> Branches:

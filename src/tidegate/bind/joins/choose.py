@@ -19,6 +19,7 @@ from tidegate.bind.joins.conditions import Compared, Conditions, taken_apart
 from tidegate.bind.joins.hint import Hint, ignored
 from tidegate.bind.joins.pairs import by_pairs
 from tidegate.bind.joins.sides import Side, comparison, held, key_pair
+from tidegate.bind.scope import written
 from tidegate.bind.storable import cast
 from tidegate.bind.unsupported import refused
 from tidegate.catalog import Relation
@@ -26,7 +27,7 @@ from tidegate.errors import Span, make, warning
 from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire
 from tidegate.plan import Filter, IntervalJoin, Join, Lookup, Node, Scalar, Scan, View, conjunction
 from tidegate.plan.scalar import column_tree
-from tidegate.sql import render, span_of
+from tidegate.sql import span_of
 
 MARK = "__m"
 FILTERS_LEFT, FILTERS_RIGHT = (INNER, RIGHT, SEMI), (INNER, LEFT, SEMI, ANTI)
@@ -236,4 +237,4 @@ def _filtered(node: Node, found: Conditions) -> Node:
 def _inseparable(found: Conditions, wanted: Wanted) -> Exception:
     tree = found.mixed[0]
     hint = "compare an expression of one side with an expression of the other: a.x < b.y - 1"
-    return refused(f"{render(tree)} in ON of a {wanted.kind.upper()} join", span_of(tree) or wanted.span, hint)
+    return refused(f"{written(tree)} in ON of a {wanted.kind.upper()} join", span_of(tree) or wanted.span, hint)

@@ -12,7 +12,7 @@ from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.joins.choose import Wanted, joined
 from tidegate.bind.joins.hint import Hint, early_fire, ignored
 from tidegate.bind.joins.sides import Side
-from tidegate.bind.scope import Field, Scope, resolve, unknown_column
+from tidegate.bind.scope import Field, Scope, resolve, unknown_column, written
 from tidegate.bind.source import BindQuery, bind_item
 from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.unsupported import check_expression, refused
@@ -21,7 +21,7 @@ from tidegate.errors import make
 from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI
 from tidegate.plan import Filter, IntervalJoin, Item, Node, Project, Scalar, Scan, conjuncts, kept
 from tidegate.plan.scalar import column_tree
-from tidegate.sql import render, span_of
+from tidegate.sql import span_of
 from tidegate.sql.grammar import WITHIN
 
 _KINDS = {
@@ -171,8 +171,8 @@ class Joiner:
         for tree in conjuncts(Scalar(condition)):
             found = typing.typed(self._context.analyzer, schema, [tree.tree])[0].type
             if found != "boolean":
-                message = f"ON needs a condition, {render(tree.tree)} is {found.upper()}"
-                hint = f"compare it: {render(tree.tree)} = ..."
+                message = f"ON needs a condition, {written(tree.tree)} is {found.upper()}"
+                hint = f"compare it: {written(tree.tree)} = ..."
                 raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(tree.tree))
 
     def _within(self, part: Part) -> list[exp.Expr]:

@@ -9,12 +9,13 @@ from sqlglot import exp
 from tidegate.bind import typing
 from tidegate.bind.context import Context, unique
 from tidegate.bind.joins.conditions import Compared
+from tidegate.bind.scope import written
 from tidegate.bind.storable import cast, check_comparable, storable
 from tidegate.catalog.schema import Column
 from tidegate.errors import Error, make
 from tidegate.kernels.join_specs import Comparison, KeyPair
 from tidegate.plan import Filter, Item, Node, Project, Scalar, conjunction, kept
-from tidegate.sql import render, span_of
+from tidegate.sql import span_of
 
 
 class Side:
@@ -73,7 +74,7 @@ def _columns(left: Side, right: Side, compared: Compared) -> tuple[str, str]:
     types = (left.type(compared.left), right.type(compared.right))
     kind = types[0] if types[0] == types[1] else _common(left, types, compared)
     span = span_of(compared.tree)
-    check_comparable([Column(render(compared.tree), kind)], "joining by", span)
+    check_comparable([Column(written(compared.tree), kind)], "joining by", span)
     return left.column(compared.left, kind), right.column(compared.right, kind)
 
 
@@ -81,13 +82,13 @@ def _common(side: Side, types: tuple[str, str], compared: Compared) -> str:
     """The type in which Spark compares the two."""
     one, other = types
     if ("string" in types) != (one == other):
-        message = f"{render(compared.left)} is {one.upper()}, {render(compared.right)} is {other.upper()}"
-        hint = f"write CAST({render(compared.right)} AS {one.upper()}), or cast the other side"
+        message = f"{written(compared.left)} is {one.upper()}, {written(compared.right)} is {other.upper()}"
+        hint = f"write CAST({written(compared.right)} AS {one.upper()}), or cast the other side"
         raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(compared.tree))
     try:
         text = f"coalesce(CAST(NULL AS {one}), CAST(NULL AS {other}))"
         return side._context.analyzer.columns((), [text])[0].type
     except Error:
-        message = f"{render(compared.left)} is {one.upper()}, {render(compared.right)} is {other.upper()}"
+        message = f"{written(compared.left)} is {one.upper()}, {written(compared.right)} is {other.upper()}"
         hint = "compare values of one type: write a CAST"
         raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(compared.tree)) from None

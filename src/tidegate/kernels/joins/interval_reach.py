@@ -9,8 +9,7 @@ import numpy as np
 
 from tidegate.kernels.joins.pairs import MANY
 from tidegate.kernels.ranking import Ints
-from tidegate.kernels.state.merge import sort_order
-from tidegate.kernels.state.search import Places, first_after, first_at, spread
+from tidegate.kernels.state.search import Places, spread
 
 
 class Points(NamedTuple):
@@ -35,14 +34,32 @@ class Spans(NamedTuple):
 
 
 def within_reach(spans: Spans, points: Points) -> Iterator[tuple[Places, Places]]:
-    """Numbers of spans and of the points that lie in them, in blocks of about `MANY`. Costs what is found, and the
-    sorting of both: a search for many places is much faster where they come in order."""
-    rows, order = sort_order(spans.codes, spans.low), sort_order(points.codes, points.times)
-    sought = spans.codes[rows]
-    codes, times = points.codes[order], points.times[order]
-    start = first_at(codes, times, sought, spans.low[rows])
-    count = first_after(codes, times, sought, spans.high[rows]) - start
+    """Numbers of spans and of the points that lie in them, in blocks of about `MANY`; codes that are alike may be taken
+    for equal. Costs what is found, and the sorting of both: places that come in order are found much faster."""
+    if not (len(spans.codes) and len(points.codes)):
+        return
+    line = _Line(points)
+    rows, order = np.argsort(spans.codes), np.argsort(line.places)
+    sorted_places, codes = line.places[order], spans.codes[rows]
+    start = np.searchsorted(sorted_places, line.at(codes, spans.low[rows]), "left")
+    count = np.searchsorted(sorted_places, line.at(codes, spans.high[rows]), "right") - start
     found = np.flatnonzero(count > 0)
     before = np.cumsum(count[found]) - count[found]
     for part in np.split(found, np.flatnonzero(np.diff(before // MANY)) + 1) if len(found) else ():
         yield np.repeat(rows[part], count[part]), order[spread(start[part], count[part])]
+
+
+class _Line:
+    """Codes and times as one number, by which points are sorted in one go: the time, as far as points have any, in the
+    low bits, and as much of the code as there is room for in the high ones."""
+
+    def __init__(self, points: Points) -> None:
+        self._first, self._last = int(points.times.min()), int(points.times.max())
+        self._bits = min((self._last - self._first + 2).bit_length(), 61)
+        self._codes = (1 << (62 - self._bits)) - 1
+        self.places = self.at(points.codes, points.times)
+
+    def at(self, codes: Ints, times: Ints) -> Ints:
+        """Where a time lies among those of its code: before or after them all, if it is outside."""
+        inside = np.clip(times, self._first - 1, self._last + 1) - self._first
+        return ((codes & self._codes) << self._bits) + inside

@@ -36,6 +36,8 @@ class Touched:
 
     def meet(self, rows: Places, other: Touched, others: Places) -> None:
         """Counts what is met: by a row that was there before, the rows that are new; by a new row, all."""
+        if self.side.meets is None:
+            return
         known = np.where((self.before != 0)[rows], other.before[others], 0)
         np.add.at(self.found, rows, other.weights[others] - known)
 

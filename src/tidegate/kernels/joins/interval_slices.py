@@ -37,7 +37,8 @@ class Slices:
         return filed & ((1 << self._bits) - 1)
 
     def cover(self, codes: Ints, low: Ints, high: Ints) -> Ints:
-        """The numbers under which all rows are filed that have one of the codes and a time from `low` to `high`."""
+        """The numbers, some repeatedly, under which all rows are filed that have one of the codes and a time from `low`
+        to `high`."""
         if not len(codes):
             return codes
         first, last = self._slice(low), self._slice(high)
@@ -45,7 +46,7 @@ class Slices:
         for step in range(int((last - first).max()) + 1):
             inside = first + step <= last
             found.append(((first[inside] + step) << self._bits) | codes[inside])
-        return np.unique(np.concatenate(found))
+        return np.concatenate(found)
 
     def below(self, time: int) -> int:
         """The slices that lie before a time as a whole are filed below this."""

@@ -64,7 +64,7 @@ class RunTable:
         return np.concatenate([numbers for numbers, _ in found]), pl.concat([rows for _, rows in found])
 
     def groups(self, hashes: pl.Series) -> pl.DataFrame:
-        wanted = np.unique(hashes.to_numpy())
+        wanted = _distinct(hashes.to_numpy())
         return self._current([self._grouped(rows, run, wanted) for rows, run in self._ages()])
 
     def scan(self) -> pl.DataFrame:
@@ -210,3 +210,9 @@ def _living(numbers: Places, hits: pl.DataFrame, same: Mask) -> tuple[Places, pl
         same = same & ~hits[DEAD].to_numpy()
         hits = hits.drop(DEAD)
     return (numbers, hits) if same.all() else (numbers[same], hits.filter(pl.Series(same)))
+
+
+def _distinct(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Each once, in order: sorting alone is many times faster than `np.unique`, which hashes first."""
+    ordered = np.sort(hashes)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered
