@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tidegate.catalog.schema import Column, Schema
 from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
 from tidegate.plan.leaves import Node
+from tidegate.plan.words import duration_text
 from tidegate.traits import Traits, keys, state, waterline
 from tidegate.traits.waterline import Line, Lost, Waterlines
 
@@ -67,7 +68,8 @@ class IntervalJoin(Node):
         grows = left.append_only and right.append_only and self.early is None
         waits = self.kind not in (INNER, SEMI)
         lines, lost = self._lines()
-        kept = state.of_interval_join()
+        reach = (duration_text(self.upper), duration_text(-self.lower))
+        kept = state.of_interval_join(self.times, reach)
         marked = () if self.mark is None else (Column(self.mark, "bigint"),)
         delayed = left.delayed or right.delayed or waits
         traits = Traits(_key(self), grows, lines, kept, lost, delayed, self.mark)

@@ -54,8 +54,10 @@ def of_join() -> str:
     return "every row of both sides"
 
 
-def of_interval_join() -> str:
-    return "rows that the other side can still meet"
+def of_interval_join(times: tuple[str, str], reach: tuple[str, str]) -> str:
+    """How far the other side's frontier must have passed a row's time for it to be forgotten."""
+    (left, right), (after, before) = times, reach
+    return f"rows until the other side has passed {left} + {after}, {right} + {before}"
 
 
 def of_lookup() -> str:

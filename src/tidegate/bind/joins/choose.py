@@ -30,6 +30,7 @@ from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
 
 MARK = "__m"
+TIMES = ("timestamp", "timestamp_ntz", "date")
 FILTERS_LEFT, FILTERS_RIGHT = (INNER, RIGHT, SEMI), (INNER, LEFT, SEMI, ANTI)
 """The kinds for which a condition on one side only takes rows of that side away."""
 
@@ -188,6 +189,7 @@ def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, tak
     if wanted.hint is not None:
         reason = "the join has no time bounds on both sides, so its rows do not wait"
         ignored(wanted.hint, context, reason)
+    why = _why(wanted, found, left.plan, right.plan)
     found.compare_bounds()
     one_row = () in (left.plan.traits.key, right.plan.traits.key)
     if not found.equalities and not one_row:
@@ -199,13 +201,35 @@ def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, tak
         return by_pairs(wanted.kind, found, left, right, taken)
     keys = tuple(key_pair(left, right, each) for each in found.equalities)
     rest = _conditions(wanted.kind, found, left, right, found.equalities)
-    node = Join(wanted.kind, left.plan, right.plan, keys, rest, _taken(wanted.kind, left, right))
+    node = Join(wanted.kind, left.plan, right.plan, keys, rest, _taken(wanted.kind, left, right), why)
     return _filtered(node, found)
+
+
+def _why(wanted: Wanted, found: Conditions, left: Node, right: Node) -> str:
+    """Why it is no interval join or lookup, where it might have been one: what would make it one."""
+    types = {column.name: column.type for side in (left, right) for column in side.schema}
+    lines = dict((*left.traits.waterlines, *right.traits.waterlines))
+    times = [bound for bound, _, _ in found.bounds if types[bound.left] in TIMES and types[bound.right] in TIMES]
+    for name in dict.fromkeys(name for bound in times for name in (bound.left, bound.right)):
+        if name not in lines:
+            return f"incremental: {name} has no waterline"
+    if times:
+        return "incremental: the time between both sides is bounded on one side only"
+    if _both_streams(left, right):
+        return "incremental: no time bounds, so every row is kept"
+    table = wanted.tables[1]
+    if table is not None and table.primary_key and from_sources(left) and wanted.kind in (INNER, LEFT):
+        return f"incremental: not by the whole key of {table.name}, ({', '.join(table.primary_key)})"
+    return "incremental"
+
+
+def _both_streams(left: Node, right: Node) -> bool:
+    return all(from_sources(side) and side.traits.append_only for side in (left, right))
 
 
 def _warn(wanted: Wanted, left: Node, right: Node, context: Context) -> None:
     """A stream keeps coming: a join of two without time bounds keeps all of both."""
-    if not (from_sources(left) and from_sources(right) and left.traits.append_only and right.traits.append_only):
+    if not _both_streams(left, right):
         return
     lines = (left.traits.waterlines, right.traits.waterlines)
     if all(lines):

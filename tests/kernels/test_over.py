@@ -1,0 +1,92 @@
+"""Groups and rows that nothing can change any more are forgotten, and nobody can tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.timed import quick
+from tidegate.kernels import aggregates, make, specs
+from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock
+from tidegate.kernels.specs import AggregateSpec, Call, DistinctSpec
+from tidegate.kernels.state import CACHE, MemorySegments, Store
+
+SUM = Call("sum", ("x",), ("bigint",), "total", "bigint")
+HIGHEST = Call("max", ("x",), ("bigint",), "top", "bigint")
+SPECS = {
+    "sums": AggregateSpec(("day",), (SUM,), append_only=True, scalar=False),
+    "extremes of what can be deleted": AggregateSpec(("day",), (HIGHEST,), append_only=False, scalar=False),
+    "distinct rows": DistinctSpec(("day", "x"), append_only=True),
+    "distinct rows that can be deleted": DistinctSpec(("day", "x"), append_only=False),
+}
+OVER = (specs.Test("day", "line"),)
+
+
+class Run:
+    def __init__(self, spec: AggregateSpec | DistinctSpec) -> None:
+        self.kernel, self.segments, self.steps = make(spec), MemorySegments(), 0
+        self.output: Counter[tuple[object, ...]] = Counter()
+        self.dropped = 0
+        self.hashes = aggregates.hashes(spec) if isinstance(spec, AggregateSpec) else ()
+
+    def step(self, rows: list[tuple[int, int]], line: int | None) -> None:
+        self.steps += 1
+        CACHE.clear()
+        frame = pl.DataFrame(
+            {
+                "day": [day for day, _ in rows],
+                "x": [x for _, x in rows],
+                HASH: [hash((day, 7)) for day, _ in rows],
+                SEQ: list(range(len(rows))),
+                WEIGHT: [1] * len(rows),
+            },
+            schema={"day": pl.Int64, "x": pl.Int64, HASH: pl.Int64, SEQ: pl.Int64, WEIGHT: pl.Int64},
+        )
+        frame = frame.with_columns(pl.col("x").alias(name) for name, _ in self.hashes)
+        state = Store(self.segments)
+        given_rows = [self.kernel.combine(0, frame)] if rows else [None]
+        delta = self.kernel.step(given_rows, Clock(self.steps, 0, {"line": line}), state, self.steps == 1)
+        state.commit()
+        self.dropped += delta.dropped
+        for row in delta.rows.iter_rows() if delta.rows is not None else ():
+            self.output[row[:-1]] += row[-1]
+        self.output = Counter({row: weight for row, weight in self.output.items() if weight})
+
+    def stored(self) -> int:
+        CACHE.clear()
+        content = self.kernel.content(Store(self.segments))
+        return 0 if content is None else content.height
+
+
+@pytest.mark.parametrize("name", SPECS)
+@quick(40)
+@given(
+    steps=st.lists(
+        st.tuples(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=6), st.integers(0, 2)), max_size=8
+    )
+)
+def test_nobody_can_tell(name, steps):
+    forgets, keeps = Run(replace(SPECS[name], over=OVER)), Run(SPECS[name])
+    line = 0
+    for rows, move in steps:
+        accepted = [(line + day, x) for day, x in rows]
+        forgets.step(accepted, line)
+        keeps.step(accepted, None)
+        assert forgets.output == keeps.output
+        line += move
+    forgets.step([], line + 100)
+    assert forgets.stored() == 0
+    assert forgets.dropped == sum(1 for _ in keeps.output)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_row_on_the_line_is_still_there(name):
+    run = Run(replace(SPECS[name], over=OVER))
+    run.step([(4, 1), (5, 1)], None)
+    run.step([], 5)
+    assert (run.dropped, run.stored()) == (1, 1)
