@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.bench import COLD
 from tests.kernels.timed import Moment, Timed, clocks, counted, given_changes, moments, quick
 from tidegate.kernels.api import INFINITE, LATE, OK, WEIGHT, Clock, Delta
 from tidegate.kernels.join_specs import Comparison, EarlyFire, IntervalSpec, KeyPair, Taken
@@ -120,28 +121,19 @@ WIDE = st.tuples(st.integers(-10, 0), st.integers(6, 20))
 FLAGS = st.tuples(st.booleans(), st.booleans())
 
 
-def specs(
-    kinds: Sequence[str], early: Any = st.none(), proctime: Any = st.just(False), bounds: Any = BOUNDS
-) -> st.SearchStrategy[Any]:
-    def made(kind: str, keys: Any, conditions: Any, bounds: Any, delayed: Any, append: Any, fire: Any, proc: bool) -> Any:
-        outputs = SINGLES if kind in ("semi", "anti") else PAIRS
-        return IntervalSpec(
-            kind,
-            keys,
-            outputs,
-            (COLUMNS, COLUMNS),
-            ("t", "t"),
-            *bounds,
-            lines=("f", "g"),
-            delayed=delayed,
-            conditions=conditions,
-            append_only=append,
-            proctime=proc,
-            early=fire,
-            mark=None if fire is None else MARK,
-        )
+def spec(kind: str, lower: int = -10, upper: int = 10, **others: Any) -> IntervalSpec:
+    plain = {"keys": (KeyPair("k", "k"),), "lines": ("f", "g"), "append_only": (True, True)}
+    fields: Any = {**plain, "mark": MARK if others.get("early") else None, **others}
+    outputs = SINGLES if kind in ("semi", "anti") else PAIRS
+    return IntervalSpec(
+        kind, outputs=outputs, columns=(COLUMNS, COLUMNS), times=("t", "t"), lower=lower, upper=upper, **fields
+    )
 
-    return st.builds(made, st.sampled_from(kinds), KEYS, CONDITIONS, bounds, FLAGS, FLAGS, early, proctime)
+
+def specs(kinds: Sequence[str], bounds: Any = BOUNDS, **others: Any) -> st.SearchStrategy[IntervalSpec]:
+    drawn = {"keys": KEYS, "conditions": CONDITIONS, "delayed": FLAGS, "append_only": FLAGS, **others}
+    fields = st.fixed_dictionaries(drawn)
+    return st.builds(lambda kind, ends, fields: spec(kind, *ends, **fields), st.sampled_from(kinds), bounds, fields)
 
 
 def drawn_sides(spec: IntervalSpec, draw: Any, row: Any) -> list[list[Moment]]:
@@ -160,9 +152,9 @@ def play(spec: IntervalSpec, draw: Any, ends: bool, modulus: int, row: Any = ROW
     """Both beside each other, step by step."""
     bench, model, sides = joined(spec, modulus), Intervals(spec), drawn_sides(spec, draw, row)
     changes = zip(*(given_changes(side, places=False) for side in sides), strict=True)
-    for moment, clock, given in zip(sides[0], clocks(sides[0], "fg", ends=ends), changes, strict=True):
-        told = model.step(clock, [[change for change, _ in side] for side in given])
-        bench.turn(given, clock, moment.begin)
+    for moment, clock, both in zip(sides[0], clocks(sides[0], "fg", ends=ends), changes, strict=True):
+        told = model.step(clock, [[change for change, _ in side] for side in both])
+        bench.turn(both, clock, moment.begin)
         check(bench, model, clock)
         assert bench.outcomes == told.late
         assert len(bench.delta.errors) == told.missing
@@ -197,18 +189,206 @@ EARLY = st.builds(EarlyFire, st.sampled_from([1, 1, 2, 5, 12]), st.sampled_from(
 
 
 @quick(90)
-@given(st.data(), specs(OUTER, EARLY, bounds=WIDE), st.booleans(), MODULUS, st.sampled_from([ROW, SPARSE, SPARSE]))
+@given(st.data(), specs(OUTER, WIDE, early=EARLY), st.booleans(), MODULUS, st.sampled_from([ROW, SPARSE, SPARSE]))
 def test_paddings_that_come_early_are_corrected(data: Any, spec: Any, ends: bool, modulus: int, row: Any) -> None:
     play(spec, data.draw, ends, modulus, row)
+
+
+BY_THE_CLOCK = st.none() | st.builds(EarlyFire, st.sampled_from([1, 4, 9]), st.just("proctime"))
 
 
 @quick(60)
 @given(
     st.data(),
-    specs(KINDS, st.none() | st.builds(EarlyFire, st.sampled_from([1, 4, 9]), st.just("proctime")), st.just(True)),
+    specs(KINDS, proctime=st.just(True)) | specs(OUTER, proctime=st.just(True), early=BY_THE_CLOCK),
     MODULUS,
 )
 def test_processing_time(data: Any, spec: Any, modulus: int) -> None:
-    if spec.kind not in OUTER:
-        spec = replace(spec, early=None, mark=None)
     play(spec, data.draw, False, modulus)
+
+
+def row(key: int | None, time: int | None, value: int = 0) -> dict[str, Any]:
+    return {"k": key, "t": time, "v": value, "x": None}
+
+
+def turn(
+    bench: Joined, step: int, left: Sequence[Any] = (), right: Sequence[Any] = (), time_us: int = 0, **lines: Any
+) -> list[tuple[Any, ...]]:
+    """One step; what comes out, as (weight, left value, right value), and the number of the mark if there is one."""
+    sides: Any = [[(each if isinstance(each, Change) else Change(each, 1), 0) for each in s] for s in (left, right)]
+    bench.turn(sides, Clock(step, time_us, lines, {}, 0), COLD)
+    if bench.delta.rows is None:
+        return []
+    rows = list(bench.delta.rows.iter_rows(named=True))
+    marks = sorted({row[MARK] for row in rows if row.get(MARK)})
+    found = [(row[WEIGHT], row.get("l_v"), row.get("r_v"), row.get(MARK)) for row in rows]
+    return sorted(((*row[:3], marks.index(row[3])) if row[3] else row[:3] for row in found), key=str)
+
+
+def early(kind: str, delay: int, mode: str, **others: Any) -> Joined:
+    return joined(spec(kind, early=EarlyFire(delay, mode), **others))
+
+
+def test_a_padding_that_came_early_is_taken_back_by_the_first_match() -> None:
+    bench = early("left", 5, "rowtime")
+    assert turn(bench, 1, [row(1, 100, 7)], f=90, g=90) == []
+    assert turn(bench, 2, f=105, g=104) == []
+    assert turn(bench, 3, f=106, g=105) == [(1, 7, None)]
+    assert turn(bench, 4, f=106, g=106) == []
+    assert turn(bench, 5, [], [row(1, 107, 1), row(1, 106, 9), row(1, 106, 2)], f=106, g=106) == [
+        (-1, 7, None, 0),
+        (1, 7, 1),
+        (1, 7, 2, 0),
+        (1, 7, 9),
+    ]
+    assert turn(bench, 6, [], [row(1, 110, 3)], f=106, g=106) == [(1, 7, 3)]
+    assert turn(bench, 7, f=INFINITE, g=INFINITE) == []
+
+
+@pytest.mark.parametrize("kind", ["right", "full"])
+def test_early_paddings_of_the_right_by_the_processing_clock(kind: str) -> None:
+    bench = early(kind, 5_000, "proctime")
+    assert turn(bench, 1, [], [row(1, 100, 7)], time_us=1_000, f=90, g=90) == []
+    assert bench.delta.wake_us == 6_000
+    assert turn(bench, 2, time_us=5_999, f=90, g=90) == []
+    assert turn(bench, 3, time_us=6_000, f=90, g=90) == [(1, None, 7)]
+    assert bench.delta.wake_us is None
+    assert turn(bench, 4, [row(1, 95, 8)], time_us=6_001, f=90, g=90) == [(-1, None, 7, 0), (1, 8, 7, 0)]
+
+
+def test_a_row_that_is_early_in_its_first_step_is_padded_in_it() -> None:
+    bench = early("full", 5, "rowtime")
+    assert turn(bench, 1, [row(1, 100, 1), row(2, 100, 2)], [row(2, 105, 3)], f=99, g=105) == [(1, 2, 3)]
+    assert turn(bench, 2, [row(1, 105, 4), row(3, 110, 5)], f=105, g=200) == [(1, 1, None), (1, 4, None), (1, 5, None)]
+
+
+def test_inner_joins_do_not_wait_for_anything() -> None:
+    bench = joined(spec("inner", early=EarlyFire(1, "rowtime")))
+    assert turn(bench, 1, [row(1, 100, 7)], f=0, g=0) == []
+    assert turn(bench, 2, [], [row(1, 90, 8), row(1, 89, 9), row(1, 110, 5)], f=90, g=89) == [(1, 7, 5), (1, 7, 8)]
+    assert turn(bench, 3, f=110, g=111) == []
+
+
+def gone(*rows: dict[str, Any]) -> list[Change]:
+    return [Change(row, -1) for row in rows]
+
+
+def test_a_padding_comes_back_with_the_last_match_gone() -> None:
+    bench = early("left", 5, "rowtime", append_only=(False, False))
+    turn(bench, 1, [row(1, 100, 7)] * 2, [row(1, 107, 1), row(1, 108, 2)], f=90, g=90)
+    assert turn(bench, 2, f=105, g=105) == []
+    assert turn(bench, 3, [], gone(row(1, 107, 1)), f=105, g=105) == [(-2, 7, 1)]
+    assert turn(bench, 4, [], gone(row(1, 108, 2)), f=105, g=105) == [(-2, 7, 2, 0), (2, 7, None, 0)]
+    assert turn(bench, 5, [], [row(1, 110, 3)] * 3, f=105, g=105) == [(-2, 7, None, 0), (2, 7, 3, 0), (4, 7, 3)]
+
+
+def test_a_padding_waits_until_no_match_can_come() -> None:
+    bench = joined(spec("full", -3, 5))
+    assert turn(bench, 1, [row(1, 100, 1)], [row(2, 100, 2)], f=100, g=100) == []
+    assert turn(bench, 2, f=103, g=105) == []
+    assert turn(bench, 3, f=104, g=105) == [(1, None, 2)]
+    assert turn(bench, 4, [], [row(1, 105, 3)], f=104, g=105) == [(1, 1, 3)]
+    assert turn(bench, 5, f=104, g=106) == []
+    assert turn(bench, 6, f=INFINITE, g=INFINITE) == []
+
+
+def test_rows_that_can_never_meet_any_are_padded_at_once_and_not_kept() -> None:
+    bench = joined(spec("full", append_only=(False, False)))
+    unable = [row(None, 5, 1), row(1, None, 2)], [row(None, 5, 3)]
+    assert turn(bench, 1, *unable) == [(1, 1, None), (1, 2, None), (1, None, 3)]
+    assert bench.rows_stored() == 0
+    assert turn(bench, 2, gone(row(1, None, 2))) == [(-1, 2, None)]
+    bench = joined(spec("anti", 5, 4))
+    assert turn(bench, 1, [row(1, 5, 1)], [row(1, 5, 2)]) == [(1, 1, None)]
+    assert bench.rows_stored() == 0
+
+
+def test_a_row_on_its_frontier_is_kept_and_one_below_is_late() -> None:
+    bench = joined(spec("inner", append_only=(False, True)))
+    turn(bench, 1, [row(1, 9, 1), row(1, 10, 2)], [row(1, 10, 3)], f=10, g=5)
+    assert bench.outcomes[0].late.total() == 1
+    assert turn(bench, 2, gone(row(1, 10, 2)), f=10, g=5) == [(-1, 2, 3)]
+    turn(bench, 3, gone(row(1, 10, 2)), f=11, g=5)
+    assert bench.outcomes[0].late.total() == -1
+
+
+def test_what_is_padded_can_be_taken_back_while_that_is_not_late() -> None:
+    bench = joined(spec("left", append_only=(False, True)))
+    assert turn(bench, 1, [row(1, 100, 1)], f=100, g=111) == [(1, 1, None)]
+    assert turn(bench, 2, [row(1, 100, 1)], f=100, g=500) == [(1, 1, None)]
+    assert turn(bench, 3, gone(*[row(1, 100, 1)] * 2), f=100, g=500) == [(-2, 1, None)]
+    assert bench.rows_stored() == 0
+
+
+@pytest.mark.parametrize(("kind", "leaves"), [("semi", [(1, 1, None)]), ("anti", [(1, 2, None)])])
+def test_rows_of_the_left_leave_once(kind: str, leaves: list[Any]) -> None:
+    bench = joined(spec(kind))
+    found = turn(bench, 1, [row(1, 10, 1), row(2, 10, 2)], f=0, g=0)
+    found += turn(bench, 2, [], [row(1, 5, 3)] * 2, f=0, g=0) + turn(bench, 3, [], [row(1, 6, 4)], f=0, g=0)
+    assert bench.delta.rows is None
+    assert found + turn(bench, 4, f=30, g=30) == leaves
+    assert bench.rows_stored() == 0
+
+
+def test_equal_rows_that_come_in_the_run_of_the_content_and_in_the_step_are_two() -> None:
+    bench = joined(spec("inner"))
+    turn(bench, 1, [row(1, 10, 1)])
+    turn(bench, 1, [row(1, 10, 1)])
+    assert turn(bench, 2, [], [row(1, 10, 2)]) == [(1, 1, 2), (1, 1, 2)]
+
+
+def test_an_update_that_changes_nothing_does_not_come_out() -> None:
+    plain = spec("left", early=EarlyFire(5, "rowtime"))
+    bench = joined(replace(plain, outputs=SINGLES))
+    turn(bench, 1, [row(1, 100, 1), row(2, 100, 1)], f=100, g=100)
+    assert turn(bench, 2, f=105, g=105) == [(1, 1, None), (1, 1, None)]
+    assert turn(bench, 3, [], [row(1, 105, 3)], f=105, g=105) == []
+    assert turn(bench, 4, [], [row(2, 105, 3), row(2, 106, 3)], f=105, g=105) == [(1, 1, None)]
+
+
+def test_processing_time_wakes_for_the_next_padding() -> None:
+    bench = joined(spec("left", 0, 50, proctime=True, append_only=(False, True)))
+    turn(bench, 1, [row(1, None, 1)], time_us=100)
+    turn(bench, 2, [row(1, None, 1), row(2, 7, 2)], time_us=120)
+    assert bench.delta.wake_us == 151
+    assert turn(bench, 3, gone(row(1, None, 1)), [row(2, 1, 3)], time_us=150) == [(1, 2, 3)]
+    assert bench.delta.wake_us == 151
+    assert turn(bench, 4, time_us=151) == [(1, 1, None)]
+    assert bench.delta.wake_us is None
+    turn(bench, 5, gone(row(1, None, 1)), time_us=152)
+    assert [error.code for error in bench.delta.errors] == ["ROW_NOT_FOUND"]
+
+
+def test_lines_of_dates() -> None:
+    day = 86_400_000_000
+    bench = joined(spec("left", 0, day, line_types=("date", "date")))
+    turn(bench, 1, [row(1, 2 * day, 1), row(1, 2 * day - 1, 2)], f=2, g=2)
+    assert bench.outcomes[0].late.total() == 1
+    assert turn(bench, 2, f=2, g=3) == []
+    assert turn(bench, 3, f=2, g=4) == [(1, 1, None)]
+
+
+def test_lists_and_structs() -> None:
+    schema = {**SCHEMA, "x": pl.List(pl.Struct({"a": pl.Int64()}))}
+    chosen = spec("full", early=EarlyFire(5, "proctime"), append_only=(False, False))
+    bench = Joined(chosen, schema, ["k"])
+    rows = [{**row(1, 100, number), "x": [{"a": number}]} for number in (2, 1)]
+    turn(bench, 1, [rows[0]], time_us=1, f=0, g=0)
+    assert turn(bench, 2, time_us=6, f=0, g=0) == [(1, 2, None)]
+    assert turn(bench, 3, [], rows, time_us=7, f=0, g=0) == [(-1, 2, None, 0), (1, 2, 1, 0), (1, 2, 2)]
+    assert turn(bench, 4, [], gone(*rows), time_us=8, f=0, g=0) == [(-1, 2, 1, 0), (-1, 2, 2), (1, 2, None, 0)]
+
+
+def test_state_stays_small_and_a_quiet_step_costs_nothing() -> None:
+    bench = joined(spec("full", -20, 20, early=EarlyFire(30, "proctime")))
+    sizes = []
+    for number in range(100):
+        time = 10 * number
+        rows = [row(number % 3, time, number)], [row(number % 2, time, number)]
+        turn(bench, number + 1, *rows, time_us=time, f=time - 5, g=time - 5)
+        sizes.append((bench.rows_stored(), len(bench.segments.blobs)))
+    assert max(rows for rows, _ in sizes) <= 40
+    assert max(blobs for _, blobs in sizes[50:]) <= max(blobs for _, blobs in sizes[:50]) + 2
+    before = dict(bench.segments.blobs)
+    turn(bench, 101, time_us=time, f=time - 5, g=time - 5)
+    assert bench.segments.blobs == before

@@ -11,6 +11,8 @@ from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.schema import names
 from tidegate.errors import make
 from tidegate.sql import call, parse, render, span_of
+from tidegate.sql.grammar import WITHIN
+from tidegate.sql.later import EARLY_FIRE
 from tidegate.sql.spark_windows import spark_windows
 from tidegate.sql.statements import CreateView, Query
 
@@ -60,12 +62,24 @@ def _expanded(
     names = ctes | {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
 
     def replace(node: exp.Expr) -> exp.Expr:
+        _without_ours(node)
         if not isinstance(node, exp.Table) or isinstance(node.this, exp.Func):
             return node
         name = relation_name(node)
         return node if name.casefold() in names else _table(node, name, catalog, found, sources)
 
     return tree.transform(replace)
+
+
+def _without_ours(node: exp.Expr) -> None:
+    """A batch has nothing to fire early, and what is looked up now is all there is."""
+    hint = node.args.get("hint")
+    if isinstance(hint, exp.Hint):
+        theirs = [each for each in hint.expressions if each.name.lower() != EARLY_FIRE]
+        node.set("hint", exp.Hint(expressions=theirs) if theirs else None)
+    if isinstance(node, exp.Join) and WITHIN in node.meta:
+        hint_text = "write the bounds in ON: a.ts BETWEEN b.ts - INTERVAL '5' MINUTE AND b.ts + INTERVAL '5' MINUTE"
+        raise make("NOT_SUPPORTED", what="WITHIN in an ad-hoc query", hint=hint_text, span=span_of(node))
 
 
 def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
@@ -79,6 +93,7 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
         raise make("NOT_SUPPORTED", message=message, hint=hint, span=span_of(node))
     found[relation.name] = None
     table = node.copy()
+    table.set("version", None)
     table.set("this", exp.to_identifier(temp_name(relation.name), quoted=True))
     table.set("db", None)
     table.set("alias", alias)

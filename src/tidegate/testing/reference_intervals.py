@@ -166,8 +166,8 @@ class Intervals:
             return False
         apart = right.row[self._spec.times[1]] - left.row[self._spec.times[0]]
         keys = [Comparison(pair.left, "<=>" if pair.null_safe else "=", pair.right) for pair in self._spec.keys]
-        tests = (_holds(test, left.row, right.row) for test in (*keys, *self._spec.conditions))
-        return self._spec.lower <= apart <= self._spec.upper and all(tests)
+        tests = [_holds(test, left.row, right.row) for test in (*keys, *self._spec.conditions)]
+        return all([self._spec.lower <= apart <= self._spec.upper, *tests])
 
     def _partners(self, side: int, copy: Copy) -> list[Copy]:
         """What a row meets, the smallest first: by time, then by columns."""
@@ -189,7 +189,7 @@ class Intervals:
         }
 
     def _waited(self, side: int, copy: Copy) -> bool:
-        time = copy.row[self._spec.times[side]]
+        time: int = copy.row[self._spec.times[side]]
         if self._now(1 - side) > time + self._last(side):
             return True
         if self._early is None:
@@ -197,7 +197,7 @@ class Intervals:
         assert self._clock is not None
         if self._early.mode == PROCTIME:
             return self._clock.time_us - copy.came >= self._early.delay
-        return min(self._now(0), self._now(1)) >= time + self._early.delay
+        return bool(min(self._now(0), self._now(1)) >= time + self._early.delay)
 
     def _corrections(
         self, before: set[tuple[int, Copy]], matched: Mapping[Copy, list[Copy]]
@@ -229,5 +229,5 @@ def _sides(side: int, copy: Copy, other: Copy) -> tuple[Copy, Copy]:
 def _holds(test: Comparison, left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     one, other = left[test.left], right[test.right]
     if test.op == "<=>":
-        return plain(one) == plain(other)
-    return one is not None and other is not None and TESTS[test.op](plain(one), plain(other))
+        return bool(plain(one) == plain(other))
+    return one is not None and other is not None and bool(TESTS[test.op](plain(one), plain(other)))

@@ -62,10 +62,12 @@ class Part:
     @property
     def kind(self) -> str:
         assert self.join is not None
-        side, kind = ((self.join.args.get(key) or "").upper() for key in ("side", "kind"))
+        side, kind, method = ((self.join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
         found = _KINDS.get((side, kind))
-        if found is None:
-            raise refused(" ".join(word for word in ("a", side, kind, "JOIN") if word), span_of(self.join))
+        if found is None or method not in ("", "NATURAL"):
+            words = " ".join(word for word in (method, side, kind, "JOIN") if word)
+            hint = "write JOIN, LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN"
+            raise refused(f"{'an' if words[0] in 'AEIOU' else 'a'} {words}", span_of(self.join), hint)
         return found
 
     @property

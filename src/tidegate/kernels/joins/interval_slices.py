@@ -15,7 +15,7 @@ _RANGE_US = 3 * 10**17
 """More than the microseconds from year 1 to 9999, either side of the epoch."""
 SHORTEST_US = 1_000
 _MOST_BITS = 32
-_PER_REACH = 2
+_PER_REACH = 4
 """Slices in the time within which rows meet: with more of them fewer rows are read in vain, but in more places."""
 
 

@@ -15,6 +15,8 @@ from tidegate.testing.spec.report import side_by_side
 from tidegate.testing.spec.types import Type
 
 SLACK = 1e-9
+FEW = 8
+"""Of more views than this, some are asked for their content at the end: each is a query of its own."""
 Broken = tuple[str, str, tuple[str, ...]]
 
 
@@ -118,7 +120,8 @@ class Law:
         """Views whose content, when asked for, is not the sum of what they emitted; views that are not maintained, and
         are not the batch answer when asked for."""
         found: list[Broken] = []
-        for name, view in self._views.items() if self._steps else ():
+        asked_for = list(self._views.items()) if self._steps else []
+        for name, view in asked_for if len(asked_for) <= FEW else asked_for[:: len(asked_for) // FEW]:
             negative = [row for row, weight in view.content.items() if weight < 0]
             if negative:
                 found.append((name, f"{name} retracted rows that it had not emitted: {negative}", ()))
