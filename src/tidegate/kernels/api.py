@@ -56,8 +56,8 @@ class Delta:
     """What a kernel produced in one step: changed rows (output columns plus `__w`), or None, and what it refused.
 
     `late` are rows of a port that came too late (its columns plus `__w`). `wake_us` is not after the next processing
-    time at which the kernel has something to do even if nothing comes. `dropped` counts rows of state that were forgotten
-    because no row can change them any more.
+    time at which the kernel has something to do even if nothing comes. `dropped` counts rows of state that were
+    forgotten because no row can change them any more.
     """
 
     rows: pl.DataFrame | None = None
