@@ -11,7 +11,7 @@ CREATE SOURCE rides (
 )
 FROM DATAGEN (
   rows = 480000,
-  max_rows_per_step = 30000,
+  max_rows_per_step = 50000,
   fields.id.kind = 'sequence',
   fields.driver.kind = 'zipf',
   fields.driver.max = 5000,
