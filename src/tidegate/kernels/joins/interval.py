@@ -19,9 +19,10 @@ from tidegate.kernels.frames import nonempty
 from tidegate.kernels.join_specs import ANTI, INNER, SEMI, IntervalSpec
 from tidegate.kernels.joins.incremental import KINDS, MATCHES
 from tidegate.kernels.joins.interval_limits import frontier
+from tidegate.kernels.joins.interval_pairs import pairs_of
 from tidegate.kernels.joins.interval_side import OUT, Side
 from tidegate.kernels.joins.interval_slices import Slices
-from tidegate.kernels.joins.interval_step import IntervalStep, meeting
+from tidegate.kernels.joins.interval_step import IntervalStep
 from tidegate.kernels.joins.pairs import Meeting, met, padded, settled
 from tidegate.kernels.lines import since
 
@@ -62,7 +63,7 @@ class IntervalJoin:
         left, right = rows = [None if table is None else nonempty(table.scan()) for table in tables]
         frames = []
         if self.kind.pairs and left is not None and right is not None:
-            frames.append(met(self.spec.outputs, left, right, meeting(self, left, right)))
+            frames.append(met(self.spec.outputs, left, right, pairs_of(self, left, right)))
         for side, kept, table in zip(self.sides, rows, reversed(tables), strict=True):
             if kept is not None and side.meets is not None:
                 leaving = kept.filter(pl.col(MATCHES) > 0 if side.meets else pl.col(OUT))

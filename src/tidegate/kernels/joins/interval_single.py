@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from tidegate.kernels.api import HASH, State
-from tidegate.kernels.frames import nonempty
 from tidegate.kernels.joins.incremental import MATCHES
 from tidegate.kernels.joins.interval_limits import Limits
 from tidegate.kernels.joins.interval_rows import Touched
@@ -18,8 +17,8 @@ from tidegate.kernels.state.search import Mask
 
 
 class Single(NamedTuple):
-    """Of touched rows: how many rows of the other side each met before the step and meets after it, whether it was and
-    is out because it meets none, and with what weight it had left and has."""
+    """Of touched rows, before the step and after it: how many rows of the other side each meets, whether it is out by
+    itself, and with what weight."""
 
     matches: tuple[Ints, Ints]
     out: tuple[Mask, Mask]
@@ -60,11 +59,12 @@ def keep_lists(rows: Touched, found: Single, state: State) -> None:
 def released(side: Side, limits: Limits, reached: Ints, state: State) -> pl.DataFrame | None:
     """Takes the rows off the lists that wait no longer, and gives those that were not touched: all that are filed under
     `reached` were."""
-    due = [rows for waiting in side.lists if (rows := waiting.due(limits, state)) is not None]
-    entries = pl.concat(due) if len(due) == 1 else pl.concat(due).unique() if due else None
-    if entries is not None:
-        entries = nonempty(entries.filter(pl.Series(~np.isin(numbers(entries, HASH), reached))))
-    rows = None if entries is None else _let_out(side, entries, state)
+    rows = None
+    due = [entries for waiting in side.lists if (entries := waiting.due(limits, state)) is not None]
+    if due:
+        entries = due[0] if len(due) == 1 else pl.concat(due).unique()
+        untouched = ~np.isin(numbers(entries, HASH), reached)
+        rows = _let_out(side, entries.filter(pl.Series(untouched, dtype=pl.Boolean)), state)
     for waiting in side.lists:
         if rows is not None and len(side.lists) > 1:
             waiting.change(rows.clear(), rows, state)
@@ -72,10 +72,11 @@ def released(side: Side, limits: Limits, reached: Ints, state: State) -> pl.Data
     return rows
 
 
-def _let_out(side: Side, entries: pl.DataFrame, state: State) -> pl.DataFrame:
+def _let_out(side: Side, entries: pl.DataFrame, state: State) -> pl.DataFrame | None:
     """The stored rows of entries; from now on they are out."""
     table = side.stored(state)
-    assert table is not None
+    if table is None or entries.is_empty():
+        return None
     rows = table.lookup(entries)
     table.write(rows.with_columns(pl.lit(True).alias(OUT)), grown=0)
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +12,12 @@ from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, RowError, State
 from tidegate.kernels.frames import nonempty
 from tidegate.kernels.joins.interval_limits import limits
 from tidegate.kernels.joins.interval_marks import Changes, Marks, correct, in_twos
-from tidegate.kernels.joins.interval_reach import within_reach
-from tidegate.kernels.joins.interval_rows import Settling, Touched, not_found, points_of, sought, spans_of, touched
+from tidegate.kernels.joins.interval_pairs import pairs_of
+from tidegate.kernels.joins.interval_rows import Settling, Touched, not_found, sought, touched
 from tidegate.kernels.joins.interval_side import Side, numbers
 from tidegate.kernels.joins.interval_single import Single, keep_lists, next_us, released, single, turned
 from tidegate.kernels.joins.pairs import Pairs, met, padded, settled
 from tidegate.kernels.ranking import Ints
-from tidegate.kernels.state.search import Mask, Places
 
 if TYPE_CHECKING:
     from tidegate.kernels.joins.interval import IntervalJoin
@@ -102,7 +101,7 @@ class IntervalStep:
         left, right = self._touched
         if left is None or right is None:
             return Pairs(*[np.empty(0, dtype=np.intp)] * 2), Changes(_NOTHING)
-        pairs = meeting(self._join, left.frame, right.frame, (left.changed, right.changed))
+        pairs = pairs_of(self._join, left.frame, right.frame, (left.changed, right.changed))
         left.meet(pairs.left, right, pairs.right)
         right.meet(pairs.right, left, pairs.left)
         before = left.before[pairs.left] * right.before[pairs.right]
@@ -165,43 +164,9 @@ class IntervalStep:
         delay = None if spec.early is None else spec.early.delay
         times = []
         for side in self._join.sides:
-            waits = min(side.high + 1, side.high + 1 if delay is None else delay) if spec.proctime else None
+            waits = min(side.high + 1, delay or side.high + 1) if spec.proctime else None
             times.append(next_us(side, waits, delay, self._state))
         return min((time for time in times if time is not None), default=None)
-
-
-def meeting(
-    join: IntervalJoin, left: pl.DataFrame, right: pl.DataFrame, changed: tuple[Mask, Mask] | None = None
-) -> Pairs:
-    """The rows of two sides that meet; if `changed` is given, the pairs of which at least one row is among those."""
-    frames = left, right
-    if changed is None:
-        return together(_met(join, frames, 0, None, None))
-    fresh = np.flatnonzero(changed[0]), np.flatnonzero(changed[1])
-    found = [*_met(join, frames, 0, fresh[0], None), *_met(join, frames, 1, fresh[1], np.flatnonzero(~changed[0]))]
-    return together(found)
-
-
-def together(found: Iterable[Pairs]) -> Pairs:
-    none = np.empty(0, dtype=np.intp)
-    return Pairs(*(np.concatenate(places) for places in zip((none, none), *found, strict=True)))
-
-
-def _met(
-    join: IntervalJoin,
-    frames: tuple[pl.DataFrame, pl.DataFrame],
-    one: int,
-    rows: Places | None,
-    others: Places | None,
-) -> Iterator[Pairs]:
-    """Pairs of some rows of side `one` and some of the other (None: all) that meet."""
-    spans = spans_of(join.sides[one], frames[one], join.slices)
-    points = points_of(join.sides[1 - one], frames[1 - one], join.slices)
-    for own, other in within_reach(spans.at(rows), points.at(others)):
-        mine, theirs = own if rows is None else rows[own], other if others is None else others[other]
-        pairs = Pairs(mine, theirs) if one == 0 else Pairs(theirs, mine)
-        holds = join.meeting.holds(*frames, pairs)
-        yield pairs if holds.all() else Pairs(pairs.left[holds], pairs.right[holds])
 
 
 def _shown(marks: Ints) -> pl.Series:
