@@ -219,6 +219,12 @@ class Generations:
         """The last batch whose offsets are in Spark's write-ahead log."""
         return _largest(self.checkpoint(number) / "offsets")
 
+    def sweep(self, number: int) -> None:
+        """Removes what a generation that was killed before its first batch was planned has left behind: Spark does not
+        begin in a folder that has so much as a temporary file in it."""
+        if self.planned(number) is None:
+            shutil.rmtree(self.checkpoint(number), ignore_errors=True)
+
     def offsets(self, number: int, batch: int) -> list[str]:
         """The offset of every source after a batch, as Spark wrote it: first the feed, then the connectors."""
         lines = (self.checkpoint(number) / "offsets" / str(batch)).read_text().splitlines()

@@ -310,6 +310,7 @@ class Pipeline:
         self.stop()
 
     def _launch(self, generation: Generation, wanted: Wanted, last_batch: int | None = None) -> None:
+        self.generations.sweep(generation.number)
         offsets = self.generations.checkpoint(generation.number) / "offsets"
         clock = ClockSource(str(offsets), generation.base_step, json.dumps(generation.start), self.wall)
         lowering = Lowering(generation.circuit, generation.replays(), self.partitions, clock, str(self.folder.blobs))
