@@ -12,6 +12,8 @@ import pytest
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Many short-lived JVMs on two cores: compiling for the long run would cost them a third of their time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

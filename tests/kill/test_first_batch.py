@@ -1,4 +1,4 @@
-"""A process that is killed while the first batch is being planned leaves a half-written plan; the next start goes on."""
+"""A process that is killed while its first batch is being planned leaves half a plan; the next start goes on."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ without). A user's own session is never changed: ours is a new session over the 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,11 +80,8 @@ def java_version() -> int | None:
     if java is None or not Path(java).exists():
         return None
     text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    words = text.split('"')
-    if len(words) < 2:
-        return None
-    first, *rest = words[1].split(".")
-    return int(rest[0]) if first == "1" else int(first.split("-")[0])
+    found = re.search(r'version "(1\.)?(\d+)', text)
+    return int(found[2]) if found else None
 
 
 def check_java() -> None:
