@@ -12,8 +12,13 @@ import pytest
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Many short-lived JVMs on two cores: compiling for the long run would cost them a third of their time.
+# Tests start many JVMs on two cores. Those that live for seconds do without the optimizing compiler; the one that all
+# tests of a worker share compiles the hottest methods only. Compiling as usual takes up to half of their time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+SHARED_JVM = (
+    "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000"
+    " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +29,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with two threads, as a pipeline sets it up for itself."""
     from tidegate.spark.session import connect
 
-    session = connect("local[2]", {"spark.driver.memory": "2g"}, tmp_path_factory.mktemp("spark") / "spark.log")
+    config = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": SHARED_JVM}
+    session = connect("local[2]", config, tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
     session.stop()
