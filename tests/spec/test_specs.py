@@ -1,7 +1,7 @@
 """Every spec file holds: as written, and again with a restart between all steps.
 
 Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can. All are
-restarted in `make test-all`; in `make test` every third pack is, and one in eight of those that cannot share."""
+restarted in `make test-all`; in `make test` one pack in six is, and one in sixteen of those that cannot share."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def fail_with(failures):
 
 
 PACKS = list(packs())
-RESTARTED = PACKS[::3]
+RESTARTED = PACKS[::6]
 UNDISTURBED = [pack for pack in PACKS if pack not in RESTARTED]
 
 
@@ -57,7 +57,7 @@ def test_all_specs_together_with_restarts(paths, spark):
 
 
 ALONE = [path for path in FILES if not can_share(read(path))]
-QUICK = ALONE[::8]
+QUICK = ALONE[::16]
 
 
 @pytest.mark.parametrize("path", [path for path in ALONE if path not in QUICK], ids=name)
