@@ -50,14 +50,15 @@ class Moment:
 
 
 def moments(db: tidegate.Database) -> list[Moment]:
-    """Runs the rows through the views, a step per moment. The clock of `db` is virtual."""
+    """Runs the rows through the views. At each moment first the (virtual) clock comes there, and then the rows."""
     db.sql(SOURCE + "".join(_view(name, clause) for name, clause in VIEWS.items()))
     db.advance_clock(timedelta(hours=12))
     found, now = [], 0
     for second, rows in ARRIVALS.items():
         db.advance_clock(timedelta(seconds=second - now))
+        first = db.step().steps.start
         db.insert("bids", [(price, NOON + timedelta(seconds=event)) for price, event in rows])
-        steps, now = db.step().steps, second
+        steps, now = range(first, db.step().steps.stop), second
         left = {name: list(_left(db, name, steps)) for name in VIEWS}
         found.append(Moment(second, [f"{price} at :{event:02}" for price, event in rows], _frontier(db), left))
     for view, price in db.query("SELECT view, get_json_object(row, '$.price') FROM system.late_rows"):

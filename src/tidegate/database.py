@@ -80,7 +80,7 @@ class Database:
             )
             self._engine.on_step(self._after_step)
             if self._virtual and self._engine.clock_us() == 0:
-                self._engine.tick(VIRTUAL_EPOCH_US)
+                self._engine.set_time(VIRTUAL_EPOCH_US)
         return self._engine
 
     def sql(self, text: str) -> Result:
@@ -256,7 +256,7 @@ class Database:
         """Moves the virtual clock; the next step sees it."""
         if not self._virtual:
             raise errors.make("INVALID_OPTION", message="the clock is the wall clock", hint="connect(clock='virtual')")
-        self.engine.tick(self.engine.clock_us() + round(by.total_seconds() * 1_000_000))
+        self.engine.set_time(self.engine.clock_us() + round(by.total_seconds() * 1_000_000))
 
     def end_inputs(self) -> None:
         """The end of all inputs: every frontier goes to infinity."""

@@ -104,14 +104,15 @@ class Engine:
         if self._pipeline is not None:
             self._pipeline.stop()
 
-    def tick(self, time_us: int) -> None:
-        self.pipeline.tick(time_us)
+    def set_time(self, time_us: int) -> None:
+        self.pipeline.set_time(time_us)
 
     def end(self) -> None:
         self.pipeline.end()
 
     def clock_us(self) -> int:
-        return int(self.pipeline.clock()["time"])
+        clock = self.pipeline.clock()
+        return int(clock.get("next", clock["time"]))
 
     def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int, int]]:
         """Rows and bytes of state behind each view, of the ops that it needs, and the rows that they have dropped."""

@@ -141,23 +141,35 @@ class Pipeline:
             query.stop()
         self._query = None
 
-    def tick(self, time_us: int | None = None) -> None:
+    def tick(self) -> None:
         """Moves the clock: the next micro-batch tells every op that asked for it."""
         with self._clock_lock:
-            clock = self.clock()
-            now = time_us or (time.time_ns() // 1000 if self.wall else clock["time"])
-            lines = clock.get("lines", {})
-            if self._keeper is not None:
-                lines = self._keeper.move(lines, now)
-            self._set_clock({**clock, "tick": clock["tick"] + 1, "time": now, "lines": lines})
+            self._set_clock(self._ticked(self.clock()))
+
+    def set_time(self, time_us: int) -> None:
+        """Moves the virtual clock. A pipeline that goes step by step sees it with the rows of its next step."""
+        with self._clock_lock:
+            self._give({**self.clock(), "next": time_us})
 
     def end(self) -> None:
         """The end of all inputs: every frontier goes to infinity."""
         with self._clock_lock:
-            self._set_clock({**self.clock(), "ended": True})
+            clock = self.clock()
+            self._give({**clock, "ended": True, "next": clock.get("next", clock["time"])})
+
+    def _give(self, clock: dict[str, Any]) -> None:
+        """What was said of the clock takes effect at once, or waits with the rows for the next release."""
+        self._set_clock(self._ticked(clock) if clock.get("released") is None else clock)
+
+    def _ticked(self, clock: dict[str, Any]) -> dict[str, Any]:
+        now = time.time_ns() // 1000 if self.wall else clock.get("next", clock["time"])
+        lines = clock.get("lines", {})
         if self._keeper is not None:
-            self._keeper.end()
-            self.tick()
+            if clock.get("ended") and not self._keeper.frontiers.ending:
+                self._keeper.end()
+            lines = self._keeper.move(lines, now)
+        kept = {name: value for name, value in clock.items() if name != "next"}
+        return {**kept, "tick": clock["tick"] + 1, "time": now, "lines": lines}
 
     def _publish(self) -> None:
         """Puts lines that have moved on the clock, which makes the next micro-batch."""
@@ -168,11 +180,13 @@ class Pipeline:
                 self.tick()
 
     def release(self, entries: int | None) -> None:
-        """Lets the pipeline read so many entries of the insert log; None: all, as they come."""
+        """Lets the pipeline read so many entries of the insert log, and what was said of the clock before; None: all,
+        as they come."""
         with self._clock_lock:
             clock = self.clock()
-            if clock.get("released") != entries:
-                self._set_clock({**clock, "released": entries})
+            if "next" in clock or clock.get("released") != entries:
+                given = {**clock, "released": entries}
+                self._set_clock(self._ticked(given) if "next" in clock else given)
 
     def _release_all(self) -> None:
         """What the pipeline itself has put into the insert log belongs to the present step."""
