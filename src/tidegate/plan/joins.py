@@ -212,5 +212,3 @@ def _key_lines(node: Join) -> tuple[Waterlines, Lost]:
     lines = tuple((name, found[name]) for name in node.taken if name in found)
     lost = tuple((name, _COMES_LATER) for name in (*left, *right) if name in node.taken and name not in found)
     return lines, lost
-
-
