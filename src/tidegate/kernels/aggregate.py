@@ -30,6 +30,10 @@ class Aggregate(Welcoming):
         self._cap = None if spec.max_groups is None else Cap(spec.keys, spec.max_groups)
         self._over, self._delayed = spec.over, spec.delayed
 
+    @property
+    def hashed_after(self) -> bool:
+        return self._partial.hashed_after
+
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._partial.combined(rows)
 

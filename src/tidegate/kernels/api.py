@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -163,6 +163,16 @@ class Kernel(Protocol):
     def content(self, state: State) -> pl.DataFrame | None:
         """The whole output as it stands (output columns plus `__w`): what a consumer added later begins with. None or
         an empty frame if there is none."""
+        ...
+
+
+@runtime_checkable
+class Grouping(Protocol):
+    """A kernel whose `combine` groups rows by their columns."""
+
+    @property
+    def hashed_after(self) -> bool:
+        """Whether rows may come to `combine` without `__h`, which is then made of what it leaves: fewer rows."""
         ...
 
 

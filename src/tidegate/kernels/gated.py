@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.kernels.aggregate import Aggregate
-from tidegate.kernels.api import WEIGHT, Clock, Delta, State
+from tidegate.kernels.api import WEIGHT, Clock, Delta, Grouping, State
 from tidegate.kernels.frames import consolidated
 from tidegate.kernels.gate import Gate, verdict
 from tidegate.kernels.specs import AggregateSpec, GatedSpec
@@ -25,6 +25,10 @@ class Gated:
 
     def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return self._inner.judge(port, rows, clock)
+
+    @property
+    def hashed_after(self) -> bool:
+        return isinstance(self._inner, Grouping) and self._inner.hashed_after
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._inner.combine(port, rows)

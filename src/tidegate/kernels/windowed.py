@@ -59,6 +59,10 @@ class Windowed:
         verdict = pl.select(pl.when(times.is_null()).then(NO_TIME).otherwise(self._late(times, clock)).cast(pl.Int8))
         return verdict.to_series() if (verdict.to_series() != OK).any() else None
 
+    @property
+    def hashed_after(self) -> bool:
+        return self._port.hashed_after
+
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         if PANE in rows.columns:
             return self._port.combined(rows)

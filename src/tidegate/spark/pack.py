@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from tidegate import kernels
 from tidegate.circuit.model import Refusal
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Kernel
+from tidegate.kernels.api import HASH, WEIGHT, Clock, Grouping, Kernel
 from tidegate.kernels.specs import KernelSpec, Test
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
@@ -169,7 +169,7 @@ def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     column = target.column
     if target.select is not None:
         chosen = frame.select(*(pl.col(source).alias(name) for name, source in target.select))
-        return chosen.with_columns(hash_columns(chosen, columns).alias(name) for name, columns in target.hashed)
+        return chosen if _hashed_after(target) else _hashed(chosen, target)
     if not column:
         plain = frame.drop("__bad", strict=False)
         if target.watch is None:
@@ -178,6 +178,18 @@ def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     present = frame.filter(pl.col(column).struct.field(WEIGHT).is_not_null())
     hashes = [pl.col(f"{column}#{name}").alias(name) for name in target.hashes]
     return present.select(pl.col(column), *hashes).unnest(column)
+
+
+def _hashed(rows: pl.DataFrame, target: Target) -> pl.DataFrame:
+    return rows.with_columns(hash_columns(rows, columns).alias(name) for name, columns in target.hashed)
+
+
+def _hashed_after(target: Target) -> bool:
+    """Whether the hashes are made of the groups that rows become, instead of each row."""
+    if target.kernel is None or target.select is None or [name for name, _ in target.hashed] != [HASH]:
+        return False
+    kernel = kernel_of(target.kernel)
+    return isinstance(kernel, Grouping) and kernel.hashed_after
 
 
 class Gathered:
@@ -202,7 +214,8 @@ class Gathered:
         return _split(self._target, self._once(self._combined))
 
     def _combine(self) -> None:
-        self._combined.append(self._once(self._rows, fresh=True))
+        combined = self._once(self._rows, fresh=True)
+        self._combined.append(combined if HASH in combined.columns else _hashed(combined, self._target))
         self._rows = []
 
     def _once(self, frames: list[pl.DataFrame], fresh: bool = False) -> pl.DataFrame:

@@ -33,6 +33,8 @@ class Count(Whole):
     columns: tuple[str, ...]
 
     def terms(self, rows: pl.DataFrame) -> list[pl.Series]:
+        if not any(rows[name].null_count() for name in self.columns):
+            return [pl.repeat(1, rows.height, dtype=pl.Int64, eager=True)]
         return [_present(rows, self.columns).cast(pl.Int64)]
 
     def read(self, sums: Sequence[Ints]) -> Ints:

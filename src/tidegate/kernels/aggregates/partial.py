@@ -42,6 +42,12 @@ class Partial:
         self._reals = {number: real for number, real in reals.items() if isinstance(real, Real)}
         self._places = [_place(number, part) for number, real in self._reals.items() for part in range(real.parts)]
 
+    @property
+    def hashed_after(self) -> bool:
+        """Whether rows can be combined without their hash, which is then made of the groups: of the values in bags it
+        is needed before."""
+        return not self._plan.values and bool(self._plan.spec.keys)
+
     def combined(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Any rows of the port, in the form that travels."""
         kinds = [
@@ -73,7 +79,8 @@ class Partial:
         args = [name for values in self._plan.values for name in values.args]
         rows = normalised(rows, [*self._plan.spec.keys, *args])
         least = [rows[name] for name in self._least]
-        sums = self._summed(rows.select(self._keys).with_columns(rows[WEIGHT], *least, *self._terms(rows)))
+        keys = [name for name in self._keys if name in rows.columns]
+        sums = self._summed(rows.select(keys).with_columns(rows[WEIGHT], *least, *self._terms(rows)))
         return [sums, *(net(values, self._keys, counting(values, rows)) for values in self._plan.values)]
 
     def _again(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
@@ -85,7 +92,7 @@ class Partial:
     def _summed(self, terms: pl.DataFrame) -> pl.DataFrame:
         """Equal keys have equal hashes: grouping by the keys alone is twice as fast."""
         by = [*self._plan.spec.keys, *self._places] or [HASH]
-        hashes = [] if HASH in by else [pl.col(HASH).first()]
+        hashes = [] if HASH in by or HASH not in terms.columns else [pl.col(HASH).first()]
         summed = pl.exclude([HASH, *by, *self._least]).sum()
         return terms.group_by(by).agg(*hashes, summed, pl.col(self._least).min())
 
@@ -101,14 +108,16 @@ class Partial:
     def _terms(self, rows: pl.DataFrame) -> list[pl.Series]:
         """What each row contributes to each sum."""
         terms: list[pl.Series] = []
+        single = bool((rows[WEIGHT] == 1).all())
         for number in self._plain:
             slot = self._plan.slots[number]
             weights = _passing(rows, slot.filter)
             if isinstance(slot.accumulator, Real):
                 terms += _pieces(number, slot.accumulator, rows, weights)
-            else:
-                pairs = zip(self._whole_columns(number), slot.accumulator.terms(rows), strict=True)
-                terms += [(term * weights).alias(name) for name, term in pairs]
+                continue
+            as_is = single and slot.filter is None
+            pairs = zip(self._whole_columns(number), slot.accumulator.terms(rows), strict=True)
+            terms += [(term if as_is else term * weights).alias(name) for name, term in pairs]
         return terms
 
     def _real(self, number: int, sums: pl.DataFrame, group: np.ndarray, groups: int) -> Reals:
