@@ -51,7 +51,9 @@ def main(words: list[str]) -> int:
     with Setting(HERE / "data") as setting:
         for name, case in chosen.items():
             print(f"... {name}", flush=True)
-            figures += case(setting)
+            found = case(setting)
+            show(found)
+            figures += found
     show(figures)
     keep(figures)
     return 0

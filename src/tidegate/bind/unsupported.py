@@ -108,6 +108,12 @@ def check_table(table: exp.Table) -> None:
         raise refused("a join", span_of(table.args["joins"][0]))
 
 
+_ORDERED = {
+    "first_value": "MIN_BY(value, key) is the value of the row whose key is smallest, MAX_BY that of the largest",
+    "last_value": "MAX_BY(value, key) is the value of the row whose key is largest, MIN_BY that of the smallest",
+}
+_ORDERED |= {"first": _ORDERED["first_value"], "last": _ORDERED["last_value"]}
+
 _ALONE = "write it in WHERE, connected to the rest by AND; for OR, write two views and a UNION"
 
 
@@ -137,6 +143,8 @@ def _check_call(node: exp.Expr) -> None:
     if found is None:
         return
     name, span = found.name, span_of(node)
+    if isinstance(node, exp.AggFunc) and any(isinstance(part, exp.Order) for part in node.iter_expressions()):
+        raise refused("ORDER BY inside of an aggregate", span, _ORDERED.get(name, "ARRAY_AGG is ordered by value"))
     if is_now(node):
         hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, ANDed with what else there is"
         detail = "a row is there from one moment to another, so NOW() cannot be a value, or part of OR"

@@ -23,6 +23,19 @@ SETTINGS = {
     "spark.sql.caseSensitive": "false",
 }
 
+ELSEWHERE = {
+    **dict.fromkeys(("arg_max", "argmax", "arg_min", "argmin"), "MAX_BY(value, key) or MIN_BY(value, key)"),
+    **dict.fromkeys(("countif", "count_where"), "COUNT_IF(condition)"),
+    **dict.fromkeys(("latest_by_offset", "last_agg"), "LAST(value)"),
+    "unnest": "rows of their own: insert one row per element",
+    "earliest_by_offset": "FIRST(value)",
+    "collect": "COLLECT_LIST(value)",
+    "group_concat": "STRING_AGG(text, ',')",
+    "histogram": "COUNT(*) with GROUP BY value",
+    "topk": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ... DESC) <= k",
+}
+"""What other systems call a function that is called otherwise here."""
+
 
 class SparkAnalyzer:
     """Asks the JVM, and remembers what it said."""
@@ -104,7 +117,8 @@ class SparkAnalyzer:
         error = error_of(refusal)
         if error.code == "UNKNOWN_FUNCTION":
             name = error.message.split()[-1]
-            error.hint = did_you_mean(name, self._functions) or error.hint
+            meant = ELSEWHERE.get(name.lower())
+            error.hint = f"write {meant}" if meant else did_you_mean(name, self._functions) or error.hint
         return error
 
     @cached_property

@@ -75,16 +75,32 @@ class Parser(Cursor):
         return normalised_table(table) if table is not None else None
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-        """`JOIN b ON ... WITHIN d` or `JOIN b WITHIN d ON ...`: the duration is kept in the join's meta."""
+        """`JOIN b ON ... WITHIN d` or `JOIN b WITHIN d ON ...`: how far before and after is kept in the join's meta."""
         join = super()._parse_join(*args, **kwargs)
         if join is not None and within_ahead(self):
             start = self.start_token()
             self._advance()
-            join.meta[WITHIN] = read_duration(self, "WITHIN")
+            join.meta[WITHIN] = self._before_and_after()
             self.marked(join, start)
             if join.args.get("on") is None and self._match(TokenType.ON):
                 join.set("on", self._parse_disjunction())
         return join
+
+    def _before_and_after(self) -> tuple[exp.Expr, exp.Expr]:
+        """`d`, or ksqlDB's `(before, after)`."""
+        if not self.at("("):
+            size = read_duration(self, "WITHIN")
+            return size, size
+        self._advance()
+        before = read_duration(self, "WITHIN (")
+        if not self._match(TokenType.COMMA):
+            self.refuse(f"WITHIN (before, after) has two durations{self.instead()}", hint="write WITHIN (1h, 2h)")
+        after = read_duration(self, "WITHIN (..., ")
+        self._match_r_paren()
+        if self.at("GRACE", "PERIOD"):
+            hint = "leave it out: how long rows are waited for is said by WATERMARK FOR of their sources"
+            self.refuse("a join has no GRACE PERIOD", hint=hint)
+        return before, after
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """An argument; Flink's `TABLE t PARTITION BY a` is `t`, with what it is partitioned by in its meta."""

@@ -42,7 +42,7 @@ def own_text(query: Query) -> str:
     """The text of the SELECT, without the clauses that are ours.
 
     `SELECT a FROM t EMIT CHANGES` -> `SELECT a FROM t`"""
-    if query.select.find(exp.Hint, exp.Version) is not None:
+    if query.select.find(exp.Hint, exp.Version, exp.AtTimeZone) is not None:
         return render(query.select.copy().transform(_without_ours))
     if query.allowed_lateness is not None or query.late_data_to is not None:
         return render(query.select)

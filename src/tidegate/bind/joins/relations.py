@@ -178,15 +178,16 @@ class Joiner:
                 raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(tree.tree))
 
     def _within(self, part: Part) -> list[exp.Expr]:
-        """`WITHIN d`: the times of both are no further apart."""
+        """`WITHIN d`: the times of both are no further apart; `WITHIN (before, after)`: that of the right side is at
+        most so far before or after that of the left."""
         assert part.join is not None
-        size = part.join.meta.get(WITHIN)
-        if size is None:
+        if WITHIN not in part.join.meta:
             return []
+        before, after = part.join.meta[WITHIN]
         times = [_time(self.plan, "the left side", part.join), _time(part.bound.plan, part.name, part.join)]
         one, other = (column_tree(time) for time in times)
-        low = exp.Sub(this=one.copy(), expression=size.copy())
-        high = exp.Add(this=one.copy(), expression=size.copy())
+        low = exp.Sub(this=one.copy(), expression=before.copy())
+        high = exp.Add(this=one.copy(), expression=after.copy())
         return [exp.GTE(this=other.copy(), expression=low), exp.LTE(this=other.copy(), expression=high)]
 
     def _shared(self, part: Part) -> list[tuple[exp.Expr, Field, Field]]:
