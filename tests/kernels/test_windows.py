@@ -170,6 +170,14 @@ def play(bench: Timed, drawn: Any, places: bool, ends: bool) -> None:
             assert bench.rows_stored() == 0
 
 
+def test_exact_sums_of_hopping_windows_are_kept_apart() -> None:
+    """Limbs of all windows begin at the same places; a window is more than the place of its limbs."""
+    window = WindowSpec("hop", "ts", Length(micros=8), Length(micros=1))
+    row = {"k": "a", "i": 1, "s": "x", "ok": True}
+    given = [Given({**row, "ts": at(time), "d": value}, False, 0, 0) for time, value in ((0, 0.25), (3, 0.5), (3, 0.5))]
+    play(windowed(window, [CALLS[2]], False, 0, False, False), [Moment(given, (None,), 0, 0)], False, False)
+
+
 @pytest.mark.parametrize("type", ["date", "timestamp_ntz"])
 def test_other_types_of_time(type: str) -> None:
     day = 86_400_000_000

@@ -91,7 +91,7 @@ class Partial:
 
     def _summed(self, terms: pl.DataFrame) -> pl.DataFrame:
         """Equal keys have equal hashes: grouping by the keys alone is twice as fast."""
-        by = [*self._plan.spec.keys, *self._places] or [HASH]
+        by = [*(self._plan.spec.keys or [HASH]), *self._places]
         hashes = [] if HASH in by or HASH not in terms.columns else [pl.col(HASH).first()]
         summed = pl.exclude([HASH, *by, *self._least]).sum()
         return terms.group_by(by).agg(*hashes, summed, pl.col(self._least).min())
