@@ -53,9 +53,9 @@ def main(words: list[str]) -> int:
             print(f"... {name}", flush=True)
             found = case(setting)
             show(found)
+            keep(found)
             figures += found
     show(figures)
-    keep(figures)
     return 0
 
 

@@ -1,6 +1,6 @@
 """A stock that follows deliveries and sales, with a subscription to what runs low.
 
-python examples/stock.py
+Run it with `python examples/stock.py`.
 """
 
 import tidegate

@@ -63,8 +63,6 @@ def wanted(node: exp.Expr) -> Wanted:
     if found is None:
         raise refused("this aggregate", span_of(node))
     name, args, distinct = found.name, found.args, found.distinct
-    if any(isinstance(arg, exp.Order | exp.Limit) for arg in args):
-        raise refused("ORDER BY inside of an aggregate", span_of(node), "ARRAY_AGG is ordered by value")
     if name == "count_if":
         return Wanted("count", (), False, _both(condition, args[0]), ())
     if name in DISTINCT_FORM:

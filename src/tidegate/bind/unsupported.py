@@ -143,7 +143,7 @@ def _check_call(node: exp.Expr) -> None:
     if found is None:
         return
     name, span = found.name, span_of(node)
-    if isinstance(node, exp.AggFunc) and any(isinstance(part, exp.Order) for part in node.iter_expressions()):
+    if isinstance(node, exp.AggFunc) and any(isinstance(arg, exp.Order | exp.Limit) for arg in found.args):
         raise refused("ORDER BY inside of an aggregate", span, _ORDERED.get(name, "ARRAY_AGG is ordered by value"))
     if is_now(node):
         hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, ANDed with what else there is"

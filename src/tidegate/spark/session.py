@@ -2,7 +2,7 @@
 without). A user's own session is never changed: ours is a new session over the same context.
 
 Workers are spoken to by Unix sockets. On TCP, Spark's small writes wait for an acknowledgement that Linux delays by
-40 ms, once per Python task: half of what a level of a small step cost."""
+40 ms, once per Python task: more than a third of what a level of a small step cost."""
 
 from __future__ import annotations
 
