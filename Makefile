@@ -10,7 +10,7 @@ TEST_JOBS ?= 2
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: help setup demo test test-all bench lint servers clean
+.PHONY: help setup demo test test-all bench lint fetch postgres servers clean
 .DEFAULT_GOAL := help
 
 help: ## lists the targets
@@ -29,10 +29,10 @@ demo: setup ## a live pipeline on generated data, under a minute, no services
 	@rm -rf $(DEMO)
 	@$(BIN)/tidegate run examples/demo.sql --data $(DEMO) --once --show
 
-test: setup lint ## lint, then every test but the slow ones
+test: setup lint fetch ## lint, then every test but the slow ones
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not slow"
 
-test-all: setup lint ## every test, the slow ones too
+test-all: setup lint fetch ## every test, the slow ones too
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 bench: setup ## measures against Spark's own streaming, writes benchmarks/latest.json
@@ -42,8 +42,16 @@ lint: setup ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-servers: setup ## a Spark master and two workers on loopback, until Ctrl-C
-	@$(BIN)/python tests/servers.py
+fetch: setup postgres ## what the tests' servers are made of, with Maven, into ~/.cache/tidegate
+	@$(BIN)/python -m tests.servers.fetch
+
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
+	  || { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q postgresql-15; } \
+	  || { echo "the tests need PostgreSQL's server: apt-get install -y postgresql-15" >&2; exit 1; }
+
+servers: setup ## a Spark master, two workers, Kafka and a schema registry on loopback, until Ctrl-C
+	@$(BIN)/python -m tests.servers
 
 clean: ## removes everything that can be made again
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

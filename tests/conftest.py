@@ -1,10 +1,12 @@
-"""One Spark session for all tests of a worker: starting one takes seconds."""
+"""One Spark session for all tests of a worker, one broker and one schema registry for all workers: starting them takes
+seconds. Topics and subjects of a test need names of their own."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,10 +25,49 @@ SHARED_JVM = (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.servers import Broker
+
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with two threads, as a pipeline sets it up for itself."""
+def kafka_jars() -> Path:
+    """The folder with the jars of Spark's Kafka connector."""
+    from tests.servers import kafka_jars
+
+    return kafka_jars()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker that many tests use: none of them may stop it."""
+    from tests.servers import Broker, shared
+
+    folder = of_all_workers(tmp_path_factory, "kafka")
+    with shared(folder, lambda: Broker(folder), lambda made: made.address) as address:
+        yield Broker.at(address)
+
+
+@pytest.fixture(scope="session")
+def registry_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a schema registry answers to Confluent's API."""
+    from tests.servers import Registry, shared
+
+    folder = of_all_workers(tmp_path_factory, "registry")
+    with shared(folder, lambda: Registry(folder), lambda made: made.url) as url:
+        yield url
+
+
+def of_all_workers(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
+    """A folder that is the same for all workers of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[SparkSession]:
+    """Spark with two threads, as a pipeline sets it up for itself, with the connectors that it needs jars for."""
+    os.environ.setdefault("TIDEGATE_JARS", str(kafka_jars))
     from tidegate.spark.session import connect
 
     config = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": SHARED_JVM}

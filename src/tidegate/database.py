@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from tidegate.runtime.batch import Batch
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.ledger import Ledger
+from tidegate.runtime.readiness import readiness
+from tidegate.runtime.refreshing import Refresher, load_tables, next_refresh, refresh_table
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.step_log import StepLog
@@ -66,6 +68,7 @@ class Database:
         self.sinks = Sinks(self.folder, self.log)
         self._engine: Engine | None = None
         self._closed = False
+        self._refresher: Refresher | None = None
         if not read_only:
             self.inserts.open_for_writing()
 
@@ -136,13 +139,24 @@ class Database:
     def step(self) -> StepReport:
         """Runs until nothing more can happen, and says what did."""
         before = self.log.last()
+        self._load_tables()
         if self._launch(release=self.inserts.head()):
             self.engine.idle()
         return self._report(before)
 
-    def start(self) -> None:
-        """Runs continuously, in the background."""
-        self._launch()
+    def start(self, progress: Callable[[Mapping[str, float]], None] | None = None) -> None:
+        """Runs continuously, in the background. Returns when every table that a connector fills is ready; meanwhile
+        `progress` is told now and then how much of those that are not has been read, from 0 to 1."""
+        self._load_tables()
+        if self._launch():
+            self._await_tables(progress)
+        if self._refresher is None and next_refresh(self) is not None:
+            self._refresher = Refresher(self)
+
+    def refresh(self, table: str) -> None:
+        """Reads a table anew that is read when it is told to (`refresh = 'manual'`); the next step has it."""
+        self._writable()
+        refresh_table(self, table)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the pipeline stops, or for so many seconds; whether it still runs. Raises what ended it."""
@@ -161,6 +175,9 @@ class Database:
 
     def stop(self) -> None:
         """Ends the pipeline between two steps. It goes on from there when it is started again."""
+        if self._refresher is not None:
+            self._refresher.stop()
+            self._refresher = None
         if self._engine is not None:
             self._engine.stop()
 
@@ -176,6 +193,7 @@ class Database:
     def run_once(self) -> StepReport:
         """Runs until every bounded input has ended."""
         before = self.log.last()
+        self._load_tables()
         if self._launch(once=True):
             self.engine.idle()
             self.engine.end()
@@ -292,6 +310,23 @@ class Database:
         started = self.engine.run(self.catalog, self.ledger, release, once)
         self.sinks.open(self.catalog, self.ledger.begun())
         return started
+
+    def _load_tables(self) -> None:
+        self._writable()
+        if any(relation.connector is not None for relation in self.catalog.of_kind("table")):
+            load_tables(self)
+
+    def _await_tables(self, progress: Callable[[Mapping[str, float]], None] | None) -> None:
+        """Waits for the first step in which every table was read to its end."""
+        while self.running_now:
+            missing = [name for name, ready in readiness(self.catalog, self.ledger, self.log).items() if not ready]
+            if not missing:
+                return
+            with self.log.arrived:
+                self.log.arrived.wait(0.1)
+            if progress is not None:
+                progress(dict.fromkeys(missing, self.engine.done()))
+        self._alive()
 
     def _after_step(self, step: int) -> None:
         self.sinks.apply()

@@ -72,9 +72,37 @@ def check_memory() -> Check:
     return Check("memory", "warn", f"{total:.1f} GB", f"{ENOUGH_MEMORY_GB:.0f} GB are comfortable for Spark")
 
 
+def check_kafka() -> Check:
+    """What FROM KAFKA and INTO KAFKA need beside the rest; nobody else does, so it is never a failure."""
+    from tidegate.connectors.kafka import jars
+
+    spark = _version("pyspark")
+    if spark is None:
+        return Check("Kafka", "warn", "its jars go with PySpark, which is not installed")
+    if _version("confluent-kafka") is None or _version("fastavro") is None:
+        return Check("Kafka", "warn", "no Python client", "to read or write Kafka: pip install 'tidegate[kafka]'")
+    place = jars.folder(spark)
+    if jars.in_folder(place):
+        return Check("Kafka", "ok", f"connector jars in {place}")
+    return Check(
+        "Kafka",
+        "ok",
+        f"no connector jars in {place}: Spark fetches {jars.package(spark)} when it is first needed",
+        f"without a way to Maven: put {', '.join(jars.NEEDED)} there, or into a folder that {jars.FOLDER} names",
+    )
+
+
 def check_machine() -> list[Check]:
     """Everything but the folder."""
-    return [check_python(), check_java(), *(check_package(name) for name in PACKAGES), check_memory()]
+    packages = [check_package(name) for name in PACKAGES]
+    return [check_python(), check_java(), *packages, check_memory(), check_kafka()]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:

@@ -89,7 +89,7 @@ def show_views(db: Database) -> None:
 def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:
     work = _Background(db.run_once) if once else None
     if work is None:
-        db.start()
+        db.start(lambda tables: db.stop() if ended.is_set() else screen.loading(tables))
     while not ended.wait(REFRESH_SECONDS):
         screen.update(db.metrics())
         if work.done() if work else not db.wait(timeout=0):

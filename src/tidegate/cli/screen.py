@@ -27,6 +27,7 @@ class Screen(Protocol):
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
+    def loading(self, tables: Mapping[str, float]) -> None: ...
     def update(self, metrics: Metrics) -> None: ...
     def ending(self) -> None: ...
     def finish(self, metrics: Metrics) -> None: ...
@@ -47,6 +48,9 @@ class LiveScreen:
 
     def __exit__(self, *_: object) -> None:
         self.live.stop()
+
+    def loading(self, tables: Mapping[str, float]) -> None:
+        self.live.update(Text(loading_line(tables)))
 
     def update(self, metrics: Metrics) -> None:
         self.last = metrics
@@ -81,12 +85,19 @@ class LogScreen:
     def __init__(self) -> None:
         self.shown_step = -1
         self.shown_at = 0.0
+        self.loaded = ""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    def loading(self, tables: Mapping[str, float]) -> None:
+        now, line = time.monotonic(), loading_line(tables)
+        if line != self.loaded and now - self.shown_at >= QUIET_SECONDS:
+            print(f"{dt.datetime.now():%H:%M:%S}  {line}", flush=True)
+            self.loaded, self.shown_at = line, now
 
     def update(self, metrics: Metrics) -> None:
         now = time.monotonic()
@@ -108,8 +119,17 @@ class LogScreen:
 class JsonScreen(LogScreen):
     """The metrics themselves, one JSON object per line."""
 
+    def loading(self, tables: Mapping[str, float]) -> None:
+        """A program sees by the first metrics that tables are there."""
+
     def _print(self, metrics: Metrics) -> None:
         print(json.dumps(plain(dict(metrics))), flush=True)
+
+
+def loading_line(tables: Mapping[str, float]) -> str:
+    """`reading tables before the first row is joined: instruments 45 %`."""
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in tables.items())
+    return f"reading tables before the first row is joined: {shares}"
 
 
 def log_line(metrics: Metrics) -> str:

@@ -19,6 +19,7 @@ WEIGHT = "__w"
 SEQ = "__seq"
 ERROR = "__error"
 RAW = "__raw"
+SHARD = "__seen_shard"
 
 Kind = Literal["append", "upsert", "changelog"]
 Position = dict[str, Any]
@@ -26,24 +27,27 @@ Position = dict[str, Any]
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A relation that a connector fills. `options` are as the user wrote them, and have been checked."""
+    """A relation that a connector fills. `options` are as the user wrote them, and have been checked. `key` is
+    empty for a relation without one."""
 
     kind: str
     relation: str
     columns: Schema
     options: Mapping[str, str] = field(default_factory=dict)
     format: str | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A sink and the columns of the view that it is fed by."""
+    """A sink, and the columns and the key (empty if it has none) of the view that it is fed by."""
 
     kind: str
     name: str
     columns: Schema
     options: Mapping[str, str] = field(default_factory=dict)
     format: str | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,49 @@ class Source(Protocol):
 
     def failure(self, text: str) -> Error | None:
         """The error for the user when a step failed with this text and the source knows why."""
+        ...
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A source of several partitions, each with a time of its own: its frame has a column `__seen_shard` too, the name
+    of the row's partition."""
+
+    @property
+    def shard_idle(self) -> int:
+        """After so many microseconds without a row a partition no longer holds up the others."""
+        ...
+
+    def shards(self, offset: str) -> list[str]:
+        """The partitions that there are, by an offset."""
+        ...
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A source whose other end may be away for a time."""
+
+    def away(self, text: str) -> bool:
+        """Whether a step that failed with this text may go well later."""
+        ...
+
+
+@runtime_checkable
+class Refreshed(Protocol):
+    """A table that may be read as a whole at times, rather than as a stream."""
+
+    @property
+    def refreshed(self) -> bool:
+        """Whether it is."""
+        ...
+
+    @property
+    def refresh_every(self) -> int | None:
+        """After how many microseconds it is read again; None: when it is told to."""
+        ...
+
+    def content(self, spark: SparkSession) -> pa.Table:
+        """All rows that make the table now, with the columns that `Source.stream` gives."""
         ...
 
 

@@ -99,6 +99,13 @@ class Bag:
             members.setdefault(member.casefold(), []).append((option, value, at))
         return {member: Bag(f"{prefix}.{member}", given, given[0][2]) for member, given in members.items()}
 
+    def passed(self, prefix: str) -> dict[str, str]:
+        """Takes out every option that begins with a prefix, for a client that knows them itself: names without the
+        prefix, as they were written."""
+        self._known.append(f"{prefix}*")
+        found = [key for key in self._left if key.startswith(prefix)]
+        return {key[len(prefix) :]: value for key, value, _ in (self._left.pop(folded) for folded in found)}
+
     def span_of(self, name: str) -> Span | None:
         """Where an option stands that has not been taken yet; the connector's own place if it is not given."""
         found = self._left.get(folded_key(name))

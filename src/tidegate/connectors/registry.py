@@ -9,10 +9,10 @@ from tidegate.connectors.base import Sink, SinkSpec, Source, SourceSpec
 from tidegate.connectors.options import Bag, Given
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 
-_ALIASES = {"FILE": "FILES", "FILESYSTEM": "FILES", "PRINT": "STDOUT", "CONSOLE": "STDOUT"}
+_ALIASES = {"FILE": "FILES", "FILESYSTEM": "FILES", "PRINT": "STDOUT", "CONSOLE": "STDOUT", "UPSERT_KAFKA": "KAFKA"}
 
 _NOT_YET = (
-    "KAFKA", "POSTGRES", "POSTGRES_CDC", "MYSQL", "REDIS", "WEBHOOK", "HTTP", "SSE", "DELTA", "ICEBERG", "JDBC",
+    "POSTGRES_CDC", "MYSQL", "REDIS", "WEBHOOK", "HTTP", "SSE", "DELTA", "ICEBERG", "JDBC",
     "KINESIS", "PULSAR", "S3", "MQTT", "NATS",
 )  # fmt: skip
 
@@ -29,6 +29,24 @@ def _datagen_source(spec: SourceSpec, bag: Bag) -> Source:
     return DatagenSource.build(spec, bag)
 
 
+def _kafka_source(spec: SourceSpec, bag: Bag) -> Source:
+    from tidegate.connectors.kafka.source import KafkaSource
+
+    return KafkaSource.build(spec, bag)
+
+
+def _postgres_source(spec: SourceSpec, bag: Bag) -> Source:
+    from tidegate.connectors.postgres.source import PostgresSource
+
+    return PostgresSource.build(spec, bag)
+
+
+def _kafka_sink(spec: SinkSpec, bag: Bag) -> Sink:
+    from tidegate.connectors.kafka.sink import KafkaSink
+
+    return KafkaSink.build(spec, bag)
+
+
 def _files_sink(spec: SinkSpec, bag: Bag) -> Sink:
     from tidegate.connectors.files.sink import FilesSink
 
@@ -41,12 +59,27 @@ def _stdout_sink(spec: SinkSpec, bag: Bag) -> Sink:
     return StdoutSink.build(spec, bag)
 
 
-SOURCES: dict[str, Callable[[SourceSpec, Bag], Source]] = {"FILES": _files_source, "DATAGEN": _datagen_source}
-SINKS: dict[str, Callable[[SinkSpec, Bag], Sink]] = {"FILES": _files_sink, "STDOUT": _stdout_sink}
+SOURCES: dict[str, Callable[[SourceSpec, Bag], Source]] = {
+    "FILES": _files_source,
+    "DATAGEN": _datagen_source,
+    "KAFKA": _kafka_source,
+    "POSTGRES": _postgres_source,
+}
+SINKS: dict[str, Callable[[SinkSpec, Bag], Sink]] = {
+    "FILES": _files_sink,
+    "STDOUT": _stdout_sink,
+    "KAFKA": _kafka_sink,
+}
 
 
 def source(
-    kind: str, relation: str, columns: Schema, options: Given, format: str | None = None, span: Span | None = None
+    kind: str,
+    relation: str,
+    columns: Schema,
+    options: Given,
+    format: str | None = None,
+    span: Span | None = None,
+    key: tuple[str, ...] = (),
 ) -> Source:
     """The source that `FROM kind (options) [FORMAT format]` asks for, with every option checked."""
     name = canonical(kind)
@@ -54,14 +87,20 @@ def source(
         raise _no_connector(kind, name, "source", SOURCES, SINKS, span)
     given = list(options)
     bag = Bag(name, given, span)
-    spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in given}, _format(bag, format))
+    spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in given}, _format(bag, kind, format), key)
     built = SOURCES[name](spec, bag)
     bag.finish()
     return built
 
 
 def sink(
-    kind: str, name: str, columns: Schema, options: Given, format: str | None = None, span: Span | None = None
+    kind: str,
+    name: str,
+    columns: Schema,
+    options: Given,
+    format: str | None = None,
+    span: Span | None = None,
+    key: tuple[str, ...] = (),
 ) -> Sink:
     """The sink that `INTO kind (options) [FORMAT format]` asks for, with every option checked."""
     found = canonical(kind)
@@ -69,7 +108,7 @@ def sink(
         raise _no_connector(kind, found, "sink", SINKS, SOURCES, span)
     given = list(options)
     bag = Bag(found, given, span)
-    spec = SinkSpec(found, name, columns, {key: value for key, value, _ in given}, _format(bag, format))
+    spec = SinkSpec(found, name, columns, {key: value for key, value, _ in given}, _format(bag, kind, format), key)
     built = SINKS[found](spec, bag)
     bag.finish()
     return built
@@ -81,10 +120,13 @@ def canonical(kind: str) -> str:
     return _ALIASES.get(upper, upper)
 
 
-def _format(bag: Bag, clause: str | None) -> str | None:
-    """FORMAT x and format = 'x' are the same thing; they may not differ."""
+def _format(bag: Bag, kind: str, clause: str | None) -> str | None:
+    """FORMAT x, format = 'x' and Flink's 'value.format' = 'x' are the same thing; they may not differ. The connector
+    upsert-kafka is KAFKA with a format upsert-x."""
     at = bag.span_of("format")
-    option = bag.text("format")
+    option = bag.text("format", aliases=("value.format",))
+    if kind.upper().replace("-", "_") == "UPSERT_KAFKA":
+        return f"upsert-{(clause or option or 'json').casefold()}"
     if clause and option and clause.casefold() != option.casefold():
         raise make(
             "INVALID_OPTION",

@@ -14,6 +14,7 @@ from tidegate.catalog.schema import Schema
 from tidegate.catalog.system import PREFIX
 from tidegate.kernels.refusals import plain
 from tidegate.runtime.arrow_types import arrow_type
+from tidegate.runtime.readiness import check_ready, readiness
 from tidegate.runtime.system import SystemRelations
 from tidegate.sql import statements as s
 
@@ -53,6 +54,7 @@ def content(db: Database, name: str, as_of: int | None = None) -> pa.Table:
     if relation.name.startswith(PREFIX):
         return pa.Table.from_pylist(_system(db).rows(relation.name.removeprefix(PREFIX), as_of), schema=schema)
     if relation.kept:
+        check_ready(db, relation)
         return db.log.content(relation.name, schema, as_of)
     return _source_rows(db, relation, schema, as_of)
 
@@ -111,4 +113,7 @@ def _system(db: Database) -> SystemRelations:
     def sizes() -> dict[str, tuple[int, int, int]]:
         return {} if db.read_only else db.engine.state_sizes(db.catalog, db.ledger)
 
-    return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes)
+    def ready() -> dict[str, bool]:
+        return readiness(db.catalog, db.ledger, db.log)
+
+    return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes, ready)

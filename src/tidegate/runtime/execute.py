@@ -16,8 +16,9 @@ from tidegate.plan.explain import Explanation
 from tidegate.runtime import changes, describe
 from tidegate.runtime.contents import run_select
 from tidegate.runtime.emitting import EARLY_FIRE, fitted, with_default_emit
+from tidegate.runtime.refreshing import refresh_table
 from tidegate.runtime.results import Result
-from tidegate.runtime.sinks import check_fits
+from tidegate.runtime.sinks import check_fits, visible_key
 from tidegate.sql import render
 from tidegate.sql import statements as s
 from tidegate.sql.durations import micros
@@ -43,7 +44,8 @@ def _(statement: s.CreateRelation, db: Database) -> Result:
     relation = bind.bind_relation(statement, db.engine.analyzer)
     if statement.connector is not None:
         name, columns, connector = relation.name, relation.columns, statement.connector
-        registry.source(connector.kind, name, columns, _options(connector), connector.format, connector.span)
+        options, key = _options(connector), relation.primary_key
+        registry.source(connector.kind, name, columns, options, connector.format, connector.span, key)
     return _create(db, statement, relation, ())
 
 
@@ -62,7 +64,13 @@ def _(statement: s.CreateSink, db: Database) -> Result:
     relation, view = bind.bind_sink(statement, db.catalog, db.engine.analyzer)
     connector = statement.connector
     sink = registry.sink(
-        connector.kind, relation.name, relation.columns, _options(connector), connector.format, connector.span
+        connector.kind,
+        relation.name,
+        relation.columns,
+        _options(connector),
+        connector.format,
+        connector.span,
+        visible_key(relation),
     )
     relation = fitted(sink, relation, statement, db)
     check_fits(sink, relation, statement)
@@ -125,6 +133,12 @@ def _(statement: s.Delete, db: Database) -> Result:
 @execute.register(s.Update)
 def _(statement: s.Update, db: Database) -> Result:
     return Result(message=f"{changes.update(statement, db)} rows updated")
+
+
+@execute.register(s.RefreshTable)
+def _(statement: s.RefreshTable, db: Database) -> Result:
+    refresh_table(db, statement.name.text, statement.name.span)
+    return Result(message=f"table {statement.name.text} was read anew; the next step has it")
 
 
 @execute.register(s.Advance)

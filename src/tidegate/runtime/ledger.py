@@ -5,11 +5,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.catalog.relation import TimeNote
 from tidegate.runtime.container import write_atomically
 from tidegate.runtime.folder import Folder
+
+
+class Refresh(NamedTuple):
+    """The readings of a table: the entry of the first one, the time of the last one, and the digest of the rows that it
+    could not read."""
+
+    entry: int
+    time_us: int
+    refused: str
 
 
 class Ledger:
@@ -22,12 +31,27 @@ class Ledger:
         """A relation begins after this step and with this entry of the insert log."""
         data = self._read()
         data.setdefault("created", {})[relation] = [step, entry]
+        data.get("refreshed", {}).pop(relation, None)
         self._write(data)
 
     def dropped(self, relation: str) -> None:
         data = self._read()
-        data.get("created", {}).pop(relation, None)
+        for known in ("created", "refreshed"):
+            data.get(known, {}).pop(relation, None)
         self._write(data)
+
+    def refreshed(self, relation: str, entry: int, time_us: int, refused: str) -> None:
+        """A table's whole content was read, and is in this entry of the insert log. `refused` stands for the rows that
+        could not be read."""
+        data = self._read()
+        known = data.setdefault("refreshed", {})
+        first = Refresh(*known[relation]).entry if relation in known else entry
+        known[relation] = Refresh(first, time_us, refused)
+        self._write(data)
+
+    def refreshes(self) -> dict[str, Refresh]:
+        """What is known of each table that is read as a whole."""
+        return {relation: Refresh(*found) for relation, found in self._read().get("refreshed", {}).items()}
 
     def begun(self) -> dict[str, int]:
         """The step after which each relation begins."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -18,68 +20,123 @@ from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import visible
 from tidegate.sql import statements as s
 
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+_MODE = "mode = 'changelog'"
+_EVERY_CHANGE = {"KAFKA": "format = 'debezium', 'upsert' or 'ops'"}
+
 
 @dataclass
 class Running:
-    """One open sink and how far it is."""
+    """One sink and how far it is. After a failure it rests until `due`, each time twice as long as before."""
 
     sink: Sink
+    context: SinkContext
     relation: str
     upsert: bool
     done: int
+    is_open: bool = False
+    pause: float = 0.0
+    due: float = 0.0
 
 
 class Sinks:
-    """All sinks of a pipeline. One that fails stops alone: the others and the views go on."""
+    """All sinks of a pipeline. One that fails stops alone, until it can go on: the others and the views do."""
 
-    def __init__(self, folder: Folder, log: StepLog) -> None:
-        self._folder, self._log = folder, log
+    def __init__(self, folder: Folder, log: StepLog, now: Callable[[], float] = time.monotonic) -> None:
+        self._folder, self._log, self._now = folder, log, now
         self._running: dict[str, Running] = {}
+        self._lock = threading.RLock()
+        self._alarm: threading.Timer | None = None
         self.failures: dict[str, str] = {}
 
     def open(self, catalog: Catalog, begun: Mapping[str, int]) -> None:
         """Opens the sinks of the catalog that are not open, closes those that are gone."""
         wanted = {relation.name: relation for relation in catalog.of_kind("sink")}
-        for name in self._running.keys() - wanted.keys():
-            self._running.pop(name).sink.close()
-        for name, relation in wanted.items():
-            if name not in self._running:
-                self._running[name] = self._start(relation, catalog, begun.get(name, 0))
-        self.apply()
+        with self._lock:
+            for name in self._running.keys() - wanted.keys():
+                self._running.pop(name).sink.close()
+                self.failures.pop(name, None)
+            for name, relation in wanted.items():
+                if name not in self._running:
+                    self._start(relation, catalog, begun.get(name, 0))
+            self.apply()
 
     def apply(self) -> None:
-        """Gives every sink what it has not seen."""
-        for name, running in self._running.items():
-            if name in self.failures:
-                continue
-            try:
-                self._catch_up(running)
-            except OSError as error:
-                self.failures[name] = str(error)
-                print(f"sink {name} stopped: {error}", file=sys.stderr)
+        """Gives every sink what it has not seen, but for those that rest after a failure."""
+        with self._lock:
+            for name, running in self._running.items():
+                if running.due <= self._now():
+                    self._attempt(name, running)
+            self._set_alarm()
 
     def oldest(self) -> int | None:
         """The step up to which every sink has applied everything, None if there is no sink."""
-        return min((running.done for running in self._running.values()), default=None)
+        with self._lock:
+            return min((running.done for running in self._running.values()), default=None)
 
     def close(self) -> None:
-        for running in self._running.values():
-            running.sink.close()
-        self._running.clear()
+        with self._lock:
+            for running in self._running.values():
+                running.sink.close()
+            self._running.clear()
+            self._set_alarm()
 
-    def _start(self, relation: Relation, catalog: Catalog, begun: int) -> Running:
+    def _start(self, relation: Relation, catalog: Catalog, begun: int) -> None:
+        """A place that is wrong is the user's to know now; one that cannot be reached may be there later."""
         source = relation if own_rows(relation) else catalog.get(relation.dependencies[0])
-        sink = build(relation)
         folder = self._folder.sinks / quote(relation.name, safe="")
         folder.mkdir(parents=True, exist_ok=True)
-        sink.open(SinkContext(relation.name, folder, f"{self._folder.id}#{relation.name}#{begun}"))
-        last = sink.last_step()
-        return Running(sink, source.name, source.changes == "upsert", begun if last is None else max(begun, last))
+        context = SinkContext(relation.name, folder, f"{self._folder.id}#{relation.name}#{begun}")
+        running = Running(build(relation), context, source.name, source.changes == "upsert", begun)
+        try:
+            self._open(running)
+        except OSError as error:
+            self._put_off(relation.name, running, str(error))
+        self._running[relation.name] = running
+
+    def _open(self, running: Running) -> None:
+        running.sink.open(running.context)
+        last = running.sink.last_step()
+        running.done = running.done if last is None else max(running.done, last)
+        running.is_open = True
+
+    def _attempt(self, name: str, running: Running) -> None:
+        try:
+            if not running.is_open:
+                self._open(running)
+            self._catch_up(running)
+        except OSError as error:
+            self._put_off(name, running, str(error))
+        except errors.Error as error:
+            self._put_off(name, running, error.message if error.hint is None else f"{error.message} ({error.hint})")
+        else:
+            if self.failures.pop(name, None) is not None:
+                running.pause = running.due = 0.0
+                print(f"sink {name} goes on after step {running.done}", file=sys.stderr)
+
+    def _put_off(self, name: str, running: Running, reason: str) -> None:
+        running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE)
+        running.due = self._now() + running.pause
+        if name not in self.failures:
+            print(f"sink {name} stopped, and will be tried again: {reason}", file=sys.stderr)
+        self.failures[name] = reason
+
+    def _set_alarm(self) -> None:
+        """A sink that rests is tried again even if no step comes."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        due = [self._running[name].due for name in self.failures if name in self._running]
+        if due:
+            self._alarm = threading.Timer(max(min(due) - self._now(), 0.0), self.apply)
+            self._alarm.daemon = True
+            self._alarm.start()
 
     def _catch_up(self, running: Running) -> None:
         last = self._log.last()
         for step, table in self._log.changes(running.relation, running.done, last):
             running.sink.write(step, visible(table, step, running.upsert))
+            running.done = step
         running.done = last
 
 
@@ -87,7 +144,14 @@ def build(relation: Relation) -> Sink:
     """The connector behind a sink of the catalog."""
     assert relation.connector is not None
     options = [(key, value, None) for key, value in relation.connector.options]
-    return registry.sink(relation.connector.kind, relation.name, relation.columns, options, relation.connector.format)
+    note = relation.connector
+    return registry.sink(note.kind, relation.name, relation.columns, options, note.format, key=visible_key(relation))
+
+
+def visible_key(relation: Relation) -> tuple[str, ...]:
+    """The key, if all of it can be seen; parts that were not selected cannot tell rows apart elsewhere."""
+    key = relation.key or ()
+    return key if all(relation.column(name) for name in key) else ()
 
 
 def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
@@ -98,8 +162,8 @@ def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} in append mode takes only insertions, and {read} also changes rows",
             detail=f"the changelog kind of {read} is {relation.changes}",
-            hint="write mode = 'changelog' to get every change with its op, or a view with EMIT ON WINDOW CLOSE or"
-            " EMIT FINAL, whose rows only ever come",
+            hint=f"write {_EVERY_CHANGE.get(sink.spec.kind, _MODE)} to get every change with its op, or a view with"
+            " EMIT ON WINDOW CLOSE or EMIT FINAL, whose rows only ever come",
             span=statement.connector.span,
         )
     if sink.takes == "upsert" and relation.key is None:

@@ -14,7 +14,8 @@ Sizes = Mapping[str, tuple[int, int, int]]
 
 
 class SystemRelations:
-    """`system.*` as lists of rows. `count` gives the number of rows of a kept relation, `sizes` a view's state."""
+    """`system.*` as lists of rows. `count` gives the number of rows of a kept relation, `sizes` a view's state,
+    `ready` which tables with a connector are there."""
 
     def __init__(
         self,
@@ -22,8 +23,9 @@ class SystemRelations:
         catalog: Callable[[], Catalog],
         count: Callable[[str], int],
         sizes: Callable[[], Sizes],
+        ready: Callable[[], Mapping[str, bool]],
     ) -> None:
-        self._log, self._catalog, self._count, self._sizes = log, catalog, count, sizes
+        self._log, self._catalog, self._count, self._sizes, self._ready = log, catalog, count, sizes, ready
 
     def rows(self, name: str, as_of: int | None = None) -> list[Row]:
         """The rows of one system relation, by its name without the prefix."""
@@ -85,13 +87,14 @@ class SystemRelations:
         ]
 
     def _tables(self, end: int) -> list[Row]:
+        ready = self._ready()
         return [
             {
                 "name": table.name,
                 "primary_key": ", ".join(table.primary_key) or None,
                 "row_count": self._count(table.name),
                 "connector": table.connector.kind.upper() if table.connector else None,
-                "ready": None,
+                "ready": ready.get(table.name),
             }
             for table in self._catalog().of_kind("table")
         ]

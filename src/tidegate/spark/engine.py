@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 from pyspark.sql import SparkSession
 
@@ -13,7 +14,7 @@ from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.model import Circuit
 from tidegate.connectors import registry
-from tidegate.connectors.base import Source
+from tidegate.connectors.base import Refreshed, Source
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.ledger import Ledger
@@ -96,6 +97,10 @@ class Engine:
     def active(self) -> bool:
         return self._pipeline is not None and self._pipeline.active
 
+    def done(self) -> float:
+        """How much of the step under way is done, from 0 to 1."""
+        return 0.0 if self._pipeline is None else self._pipeline.done()
+
     def check(self) -> None:
         if self._pipeline is not None:
             self._pipeline.check()
@@ -146,9 +151,10 @@ def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
 
 def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     relations = [catalog.get(item.relation) for item in built.inputs]
-    sources = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
+    connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
+    sources = {name: source for name, source in connected.items() if not is_refreshed(source)}
     first = ledger.first_entries()
-    fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.connector is None}
+    fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.name not in sources}
     begun = {
         name: step for name, step in ledger.begun().items() if any(name == each.relation for each in built.outputs)
     }
@@ -165,7 +171,12 @@ def source_of(relation: Relation) -> Source:
     options = [(key, value, None) for key, value in note.options]
     key = relation.primary_key
     keyed = tuple(replace(each, nullable=True) if each.name in key else each for each in relation.columns)
-    return registry.source(note.kind, relation.name, keyed, options, note.format)
+    return registry.source(note.kind, relation.name, keyed, options, note.format, key=key)
+
+
+def is_refreshed(source: Source) -> TypeGuard[Refreshed]:
+    """Whether a table is read as a whole at times, and comes by way of the insert log."""
+    return isinstance(source, Refreshed) and source.refreshed
 
 
 def _check_bounded(sources: Mapping[str, Source]) -> None:

@@ -112,16 +112,21 @@ class FeedReader(DataSourceStreamReader):
         relations: dict[str, int] = self.spec["relations"]
         counts: dict[str, int] = {}
         advanced: list[dict[str, Any]] = []
+        refused: list[list[str]] = []
         for number, header, parts in InsertLog(Path(self.spec["log"])).entries(low, high):
             seq = number << 32
             advanced += [header["advance"]] if "advance" in header else []
+            refused += [each for each in header.get("errors", []) if number >= relations.get(each[0], number + 1)]
             for part in parts:
                 if number >= relations.get(part.name, number + 1) and part.table.num_rows:
                     counts[part.name] = counts.get(part.name, 0) + part.table.num_rows
                     yield _wide_rows(part.name, part.table, part.info["weight"], seq, schema)
                 seq += part.table.num_rows
         stats = json.dumps({"rows_in": counts, "entry": high, "advanced": advanced}).encode()
-        yield _wide_blocks([blocks.Block(blocks.STATS, 0, "", stats)], schema)
+        found = [blocks.Block(blocks.STATS, 0, "", stats)]
+        if refused:
+            found.append(blocks.Block(blocks.ERRORS, 0, "", json.dumps(refused).encode()))
+        yield _wide_blocks(found, schema)
 
     def _tick(self, clock: dict[str, Any], replay: bool) -> list[blocks.Block]:
         ticks = [blocks.Block(op, bucket, blocks.TICK, b"") for op, bucket in self.spec["timed"]]

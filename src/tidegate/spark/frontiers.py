@@ -26,13 +26,15 @@ Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, Bound]]]]]
 @dataclass(frozen=True)
 class Frontiers:
     """What has been seen so far, by name: the largest values, the values that feeders set, when the last row of a
-    relation came and when it began to be read (processing time). `ending`: no more rows will come, and those held back
-    come now; `ended`: no row at all will come."""
+    relation came and when it began to be read (processing time). `shards`: of relations whose source has partitions,
+    for each of them its largest value and when its last row came. `ending`: no more rows will come, and those held
+    back come now; `ended`: no row at all will come."""
 
     seen: Mapping[str, Bound] = field(default_factory=dict)
     advanced: Mapping[str, Bound] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     since: Mapping[str, int] = field(default_factory=dict)
+    shards: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     ending: bool = False
     ended: bool = False
 
@@ -51,12 +53,31 @@ class Frontiers:
         """With relations that are read from now on, if they were not before."""
         return replace(self, since={**dict.fromkeys(relations, time_us), **self.since})
 
+    def with_shards(self, name: str, known: Iterable[str], came: Mapping[str, Bound], time_us: int) -> Frontiers:
+        """With the partitions that there are, and what a step has brought on some of them."""
+        before = self.shards.get(name, {})
+        found = {shard: before.get(shard, (None, time_us)) for shard in {**before, **dict.fromkeys(known), **came}}
+        found |= {shard: (larger(found[shard][0], value), time_us) for shard, value in came.items()}
+        return replace(self, shards={**self.shards, name: found})
+
+    def known(self, name: str, time_us: int, quiet: int) -> Bound:
+        """The largest value seen. With partitions: the smallest of theirs, for what comes next on the slowest is not
+        late; a partition on which nothing has come for `quiet` microseconds holds up nobody."""
+        shards = self.shards.get(name)
+        if not shards:
+            return self.seen.get(name)
+        awake = [value for value, came in shards.values() if time_us - came < quiet]
+        if awake:
+            return None if None in awake else min(awake, key=_number)
+        return max((value for value, _ in shards.values() if value is not None), key=_number, default=None)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "seen": dict(self.seen),
             "advanced": dict(self.advanced),
             "rows": dict(self.rows),
             "since": dict(self.since),
+            "shards": {name: {shard: list(at) for shard, at in found.items()} for name, found in self.shards.items()},
             "ending": self.ending,
             "ended": self.ended,
         }
@@ -89,15 +110,17 @@ def values(
     before: Mapping[str, Bound],
     time_us: int,
     idle: Mapping[str, int],
+    quiet: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[str, Bound]:
-    """What every line is now, by name; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds."""
+    """What every line is now, by name; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds,
+    `quiet`: how long a partition may be without rows, by the name of what is seen on it."""
     found: dict[Line, Bound] = {}
     waiting = list(walk(lines))
     while waiting:
         ready = [line for line in waiting if all(part in found for part in line.parts)]
         waiting = [line for line in waiting if line not in ready]
-        found.update(_round(ready, found, frontiers, time_us, idle, evaluate))
+        found.update(_round(ready, found, frontiers, time_us, idle, quiet, evaluate))
         for line in ready:
             found[line] = larger(before.get(line.name), found[line])
     return {line.name: value for line, value in found.items()}
@@ -109,6 +132,7 @@ def _round(
     frontiers: Frontiers,
     time_us: int,
     idle: Mapping[str, int],
+    quiet: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[Line, Bound]:
     """Lines whose parts are known. What needs Spark is asked for all at once."""
@@ -117,7 +141,8 @@ def _round(
     for line in ready:
         match line:
             case Frontier():
-                known = frontiers.seen.get(_seen_name(line))
+                name = _seen_name(line)
+                known = frontiers.known(name, time_us, quiet.get(name, 0))
                 finished = frontiers.ended or (frontiers.ending and line.note == "hold_back")
                 if finished or known is None or line.delay is None:
                     result[line] = INFINITE if finished else known

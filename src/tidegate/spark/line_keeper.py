@@ -21,16 +21,26 @@ FOREVER = "infinity"
 
 
 class LineKeeper:
-    """The frontiers of one pipeline. `idle` are the relations with an `idle_timeout`, in microseconds."""
+    """The frontiers of one pipeline. `idle` are the relations with an `idle_timeout`, in microseconds; `sharded` those
+    whose source has partitions, with how long one may be without rows."""
 
-    def __init__(self, spark: SparkSession, circuit: Circuit, frontiers: Frontiers, idle: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        circuit: Circuit,
+        frontiers: Frontiers,
+        idle: Mapping[str, int],
+        sharded: Mapping[str, int] | None = None,
+    ) -> None:
         self._spark, self._circuit, self._idle = spark, circuit, idle
         self.frontiers = frontiers
+        self._watching = {relation: watching(circuit, relation) for relation in sharded or {}}
+        self._quiet = {name: (sharded or {})[relation] for relation, seen in self._watching.items() for name in seen}
         self.lines: dict[str, Bound] = {}
         self._types = {line.name: line.type for line in walk(circuit.lines)}
 
-    def after(self, stats: Mapping[str, Any], clock: Clock) -> None:
-        """Takes in what a step has brought."""
+    def after(self, stats: Mapping[str, Any], clock: Clock, shards: Mapping[str, Sequence[str]]) -> None:
+        """Takes in what a step has brought. `shards`: the partitions of each source that has some."""
         advanced: dict[str, Bound] = {}
         for given in stats["advanced"]:
             advanced |= Frontiers().after({}, {**advanced, **given}, (), 0).advanced
@@ -42,6 +52,10 @@ class LineKeeper:
         came = [relation for relation, count in stats["rows_in"].items() if count]
         seen = Frontiers().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
         self.frontiers = self.frontiers.after(seen, advanced, came, clock.time_us)
+        for relation, known in shards.items():
+            for name in self._watching.get(relation, ()):
+                brought = stats["shards"].get(name, {})
+                self.frontiers = self.frontiers.with_shards(name, known, brought, clock.time_us)
         if self.frontiers.ending and all(clock.lines.get(line.name) == INFINITE for line in self._held()):
             self.frontiers = replace(self.frontiers, ended=True)
 
@@ -55,7 +69,9 @@ class LineKeeper:
     def move(self, before: Mapping[str, Bound], time_us: int) -> dict[str, Bound]:
         """What every line is at a time of the processing clock; none goes back."""
         if self._circuit.lines:
-            self.lines = values(self._circuit.lines, self.frontiers, before, time_us, self._idle, self._evaluate)
+            self.lines = values(
+                self._circuit.lines, self.frontiers, before, time_us, self._idle, self._quiet, self._evaluate
+            )
         return self.lines
 
     def shown(self) -> dict[str, str]:
@@ -79,6 +95,9 @@ class LineKeeper:
         for relation, timeout in self._idle.items():
             due = self.frontiers.rows.get(relation, self.frontiers.since[relation]) + timeout
             moments.append(due if due > time_us else time_us + 1_000_000)
+        for name, quiet in self._quiet.items():
+            falls_asleep = [came + quiet for _, came in self.frontiers.shards.get(name, {}).values()]
+            moments += [moment for moment in falls_asleep if moment > time_us]
         return min(moments, default=None)
 
     def _evaluate(self, asked: Sequence[Asked]) -> list[Bound]:
@@ -86,6 +105,16 @@ class LineKeeper:
         items = [f"CAST({_filled(sql, over)} AS {type}) AS c{n}" for n, (sql, type, over) in enumerate(asked)]
         table = self._spark.sql(f"SELECT {', '.join(items)}").toArrow()
         return [stored(column.combine_chunks()[0]) for column in table.columns]
+
+
+def watching(circuit: Circuit, relation: str) -> set[str]:
+    """The names under which the times of a relation's own rows are seen, at its door or at that of a view on it."""
+    return {
+        seen.name
+        for door in circuit.doors
+        if any(branch.producer == f"in:{relation}" for branch in door.branches)
+        for seen in door.seen
+    }
 
 
 def _filled(sql: str, over: Mapping[str, tuple[str, Bound]]) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import ORDER, Branch, Circuit, Door, Filter, Guard, Op, Port, Project, Refusal, Seen
+from tidegate.connectors.base import SHARD
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
 from tidegate.kernels.specs import Test
 from tidegate.spark import blocks, buckets, xxhash64
@@ -199,11 +200,7 @@ class Lowering:
         if source is not None and (plain := _plain_consumer(chosen)) is not None:
             doors = tuple(consumer for consumer, _ in chosen if consumer.door is not None)
             return self._pack_plain(frame, plain, doors, source)
-        kept = [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
-        if source is not None:
-            kept = [
-                "CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"
-            ]
+        kept = [BAD] if source is not None else [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
         names = ["`__bad`"] if source is not None else kept
         wide = _evaluate(frame, chosen, kept, names, ordered)
         targets = tuple(
@@ -217,6 +214,7 @@ class Lowering:
         """A connector's rows that go to one place unfiltered: plain columns, which travel faster than structs."""
         items = [(name, sql) for _, each, _ in _split(consumer.branch) for name, sql in each]
         items += [(f"__seen{number}_{at}", quoted(seen.column)) for number, at, seen in _seen_columns(doors)]
+        items += [(SHARD, quoted(SHARD))] if doors and SHARD in frame.columns else []
         weight = f"CASE WHEN `__error` IS NULL THEN {quoted(WEIGHT)} END AS {quoted(WEIGHT)}"
         order = [quoted(SEQ)] if consumer.ordered else []
         columns = [f"{sql} AS {quoted(name)}" for name, sql in items]
@@ -294,7 +292,10 @@ def _evaluate(
     frame: DataFrame, chosen: list[tuple[Consumer, str | None]], kept: list[str], kept_names: list[str], ordered: bool
 ) -> DataFrame:
     """All branches in lockstep: each select does one round of filters and one projection of every branch."""
-    plans = [_rounds(consumer, f"t{index}", prefix, ordered) for index, (consumer, prefix) in enumerate(chosen)]
+    sharded = SHARD in frame.columns
+    plans = [
+        _rounds(consumer, f"t{index}", prefix, ordered, sharded) for index, (consumer, prefix) in enumerate(chosen)
+    ]
     current = frame
     for number in range(max((len(plan) for plan in plans), default=1)):
         structs = [
@@ -349,8 +350,9 @@ def _hash(struct: str | None, columns: tuple[str, ...]) -> str:
     return f"xxhash64({', '.join(inside(quoted(column), struct) for column in columns)})"
 
 
-def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool) -> list[str]:
-    """The SQL of each round of one branch: the first over the producer, the others over the struct before."""
+def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool, sharded: bool) -> list[str]:
+    """The SQL of each round of one branch: the first over the producer, the others over the struct before. Doors learn
+    which partition of its source a row is from."""
     found = []
     carried = 0
     order = quoted(SEQ) if ordered else quoted(ORDER) if _keeps_order(consumer.branch) else "0L"
@@ -361,6 +363,8 @@ def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool) 
         fields.append(f"{literal(WEIGHT)}, {inside(quoted(WEIGHT), prefix)}")
         if consumer.ordered:
             fields.append(f"{literal(SEQ)}, {inside(order, prefix)}")
+        if sharded and consumer.door is not None:
+            fields.append(f"{literal(SHARD)}, {inside(quoted(SHARD), prefix)}")
         guards = [quoted(f"{GUARD}{number}") for number in range(carried)] + [quoted(test.column) for test in tests]
         fields += [f"'{GUARD}{number}', {inside(sql, prefix)}" for number, sql in enumerate(guards)]
         carried = len(guards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidegate import errors
 from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Circuit
-from tidegate.connectors.base import FileNames, Source, SourceContext
+from tidegate.connectors.base import FileNames, Remote, Sharded, Source, SourceContext
 from tidegate.kernels.api import WEIGHT
 from tidegate.runtime.container import write_atomically
 from tidegate.runtime.folder import Folder
@@ -40,7 +41,7 @@ from tidegate.spark.generation import (
 )
 from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.lowering import Lowering, wide_schema
-from tidegate.spark.recorder import Late, Recorder, StopRequested
+from tidegate.spark.recorder import NO_OFFSET, Late, Recorder, StopRequested
 from tidegate.spark.types import arrow_schema, arrow_type
 from tidegate.spark.waker import Waker
 
@@ -120,12 +121,27 @@ class Pipeline:
         """Spark's own reports of the recent micro-batches."""
         return [] if self._query is None else list(self._query.recentProgress)
 
+    def done(self) -> float:
+        """How many of the tasks of the step under way have ended, as a share."""
+        if self._query is None:
+            return 0.0
+        tracker = self.spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(self._query.runId))]
+        stages = [
+            tracker.getStageInfo(stage) for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds
+        ]
+        known = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in known) / max(1, sum(stage.numTasks for stage in known))
+
     def check(self) -> None:
         """Raises what ended the query, if something did."""
         if self._query is None or self._query.isActive:
             return
         failure = self._query.exception()
-        if failure is not None:
+        if failure is not None and self._launched is not None and self._away(str(failure)):
+            print(f"{self._explained(str(failure)).message}: trying again", file=sys.stderr)
+            self._launch(*self._launched)
+        elif failure is not None:
             self._starts += 1
             self._failed(failure, last=self._starts >= STARTS)
 
@@ -306,7 +322,7 @@ class Pipeline:
             source = wanted.sources.get(relation)
             if source is not None:
                 logs = self.generations.checkpoint(old.number) / "sources" / str(index)
-                reached = None if offset == "-" else offset
+                reached = None if offset == NO_OFFSET else offset
                 found[relation] = source.position(reached, logs, old.positions.get(relation))
         return found
 
@@ -332,7 +348,15 @@ class Pipeline:
         frame = self._blocks(generation, wanted, lowering)
         for number in range(1, generation.circuit.depth + 1):
             frame = lowering.level(frame, number)
-        recorder = Recorder(generation, self.log, self.folder.blobs, clock, keeper, self._stepped)
+        recorder = Recorder(
+            generation,
+            self.log,
+            self.folder.blobs,
+            clock,
+            keeper,
+            lambda batch: self.generations.offsets(generation.number, batch)[1:],
+            self._stepped,
+        )
         recorder.last_batch = last_batch
         self._query = (
             frame.writeStream.foreachBatch(recorder)
@@ -349,7 +373,8 @@ class Pipeline:
         known = self.log.header(self.log.last()).get("frontiers")
         now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
         frontiers = (Frontiers() if known is None else Frontiers.from_json(known)).begun(wanted.idle, now)
-        keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, wanted.idle)
+        sharded = {name: each.shard_idle for name, each in wanted.sources.items() if isinstance(each, Sharded)}
+        keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, wanted.idle, sharded)
         if self.clock().get("ended") and not frontiers.ending:
             keeper.end()
         with self._clock_lock:
@@ -446,6 +471,11 @@ class Pipeline:
             self._launch(*self._launched)
             return
         raise self._explained(text) from failure
+
+    def _away(self, text: str) -> bool:
+        """Whether a source's other end is away: then a pipeline that runs on goes on when it is back."""
+        assert self._launched is not None
+        return any(isinstance(each, Remote) and each.away(text) for each in self._launched[1].sources.values())
 
     def _explained(self, text: str) -> errors.Error:
         wanted = self._launched[1] if self._launched else None

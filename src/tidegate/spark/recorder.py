@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidegate.circuit.model import Output
+from tidegate.connectors.base import Sharded
 from tidegate.kernels.api import Clock
 from tidegate.runtime import zset
 from tidegate.runtime.step_log import StepLog, StepRecord
@@ -26,6 +27,7 @@ from tidegate.spark.types import arrow_schema
 
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
+NO_OFFSET = "-"
 Files = dict[str, list[tuple[str, int]]]
 LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
 
@@ -45,6 +47,7 @@ class Recorder:
         spill: Path,
         clock: ClockSource,
         keeper: LineKeeper,
+        offsets: Callable[[int], list[str]],
         after_step: Callable[[int, Late], None],
     ) -> None:
         outputs = generation.circuit.outputs
@@ -52,6 +55,8 @@ class Recorder:
         self._schemas = {output.relation: arrow_schema(output.columns) for output in outputs}
         self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
         self._new = generation.new_outputs()
+        self._sources, self._offsets = generation.wanted.sources, offsets
+        self._loads = {relation for relation in self._sources if relation not in generation.positions}
         self._clock, self._keeper = clock, keeper
         self.last_batch: int | None = None
         self.batch = -1
@@ -72,7 +77,7 @@ class Recorder:
 
     def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
-        self._keeper.after(stats, clock)
+        self._keeper.after(stats, clock, self._shards(step - self._base - 1))
         self._keeper.move(clock.lines, clock.time_us)
         refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
@@ -97,8 +102,25 @@ class Recorder:
             "waterlines": self._keeper.shown(),
             "dropped": {op: count for op, count in dropped.items() if count},
             "entry": max(stats["entry"], self._log.header(step - 1).get("entry", 0)),
+            "loaded": self._loaded(step),
         }
         return StepRecord(step, header, changes, files)
+
+    def _shards(self, batch: int) -> dict[str, list[str]]:
+        """The partitions of every source that has some."""
+        found = zip(self._sources.items(), self._offsets(batch), strict=True)
+        return {
+            relation: source.shards(offset)
+            for (relation, source), offset in found
+            if isinstance(source, Sharded) and offset != NO_OFFSET
+        }
+
+    def _loaded(self, step: int) -> dict[str, int]:
+        """The step in which each connector's relation was first read to its end, as far as it then went."""
+        before = self._log.header(step - 1).get("loaded", {})
+        new = self._loads if step == self._base + 1 else ()
+        kept = {relation: at for relation, at in before.items() if relation in self._sources}
+        return {**kept, **dict.fromkeys(new, step)}
 
     def _late(self, said: dict[str, Any], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
         """One record per late row and view that refused it."""
@@ -184,6 +206,7 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
     state: dict[str, dict[str, list[int]]] = {}
     wake: dict[str, dict[str, int | None]] = {}
     seen: dict[str, Any] = {}
+    shards: dict[str, dict[str, Any]] = {}
     for part in parts:
         for relation, count in part.get("rows_in", {}).items():
             rows[relation] = rows.get(relation, 0) + count
@@ -193,11 +216,15 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
             wake.setdefault(op, {}).update(moments)
         for name, value in part.get("seen", {}).items():
             seen[name] = larger(seen.get(name), value)
+        for name, found in part.get("shards", {}).items():
+            known = shards.setdefault(name, {})
+            known.update({shard: larger(known.get(shard), value) for shard, value in found.items()})
     return {
         "rows_in": rows,
         "state": state,
         "wake": wake,
         "seen": seen,
+        "shards": shards,
         "advanced": [given for part in parts for given in part.get("advanced", [])],
         "entry": max((part.get("entry", 0) for part in parts), default=0),
     }

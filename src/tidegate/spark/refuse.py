@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
 from tidegate.circuit.model import Door, Refusal, Seen
+from tidegate.connectors.base import SHARD
 from tidegate.kernels.api import LATE, NO_TIME, WEIGHT, Bound, Clock, Kernel
 from tidegate.kernels.lines import passes
 from tidegate.kernels.refusals import plain
@@ -20,16 +21,23 @@ from tidegate.spark.blocks import Block
 
 @dataclass
 class Stats:
-    """What a task tells the driver: rows that came, and the largest values of columns that move frontiers."""
+    """What a task tells the driver: rows that came, and the largest values of columns that move frontiers, of those
+    whose source has partitions for each of them."""
 
     rows_in: dict[str, int] = field(default_factory=dict)
     seen: dict[str, Bound] = field(default_factory=dict)
+    shards: dict[str, dict[str, Bound]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.rows_in or self.seen)
+        return bool(self.rows_in or self.seen or self.shards)
 
     def to_json(self) -> dict[str, Any]:
-        return {"rows_in": self.rows_in, "seen": self.seen}
+        return {"rows_in": self.rows_in, "seen": self.seen, "shards": self.shards}
+
+    def note(self, name: str, shard: str | None, value: Bound) -> None:
+        """A value that was seen."""
+        seen = self.seen if shard is None else self.shards.setdefault(name, {})
+        seen[shard or name] = _larger(seen.get(shard or name), value)
 
 
 @dataclass(frozen=True)
@@ -60,15 +68,24 @@ class Watch:
                 found.append(self._record(accepted.filter(late), test, clock))
                 accepted = accepted.filter(~late)
         came = accepted.filter(pl.col(WEIGHT) > 0)
-        for seen in self.seen:
-            value = largest(came[seen.column], _latest(seen, clock))
-            if value is not None:
-                stats.seen[seen.name] = _larger(stats.seen.get(seen.name), value)
+        for shard, rows in _by_shard(came):
+            for seen in self.seen:
+                value = largest(rows[seen.column], _latest(seen, clock))
+                if value is not None:
+                    stats.note(seen.name, shard, value)
         return found
 
     def _record(self, rows: pl.DataFrame, test: Test, clock: Clock) -> Block:
         whole = tuple((name, name) for name in self.columns)
         return late_block(rows, Refusal(self.relation, (), test.column, test.line, whole), clock.lines.get(test.line))
+
+
+def _by_shard(rows: pl.DataFrame) -> Iterable[tuple[str | None, pl.DataFrame]]:
+    """The rows of each partition of their source; all of them under None if it has none."""
+    if SHARD not in rows.columns:
+        return [(None, rows)]
+    parts = rows.partition_by(SHARD, as_dict=True)
+    return [(str(shard), part) for (shard,), part in parts.items()]
 
 
 def guarded(rows: pl.DataFrame, tests: Sequence[Test], clock: Clock) -> pl.DataFrame:

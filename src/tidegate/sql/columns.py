@@ -125,6 +125,7 @@ def _annotated(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
     nullable, key = True, False
     lateness: exp.Expr | None = None
     hold_back: exp.Expr | None = None
+    metadata: str | None = None
     while True:
         if cursor.take("NOT", "NULL"):
             nullable = False
@@ -135,10 +136,27 @@ def _annotated(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
             lateness = _amount(cursor, f"LATENESS of {name.text}")
         elif hold_back is None and cursor.take("WATERMARK"):
             hold_back = _amount(cursor, f"WATERMARK of {name.text}")
+        elif metadata is None and cursor.take("METADATA"):
+            metadata = _metadata(cursor, name)
         elif cursor.at("DEFAULT"):
             _refuse_default(cursor, name)
         elif not (cursor.take("NULL") or _comment(cursor)):
-            return ColumnDef(name, type_, nullable, key, lateness, hold_back)
+            return ColumnDef(name, type_, nullable, key, lateness, hold_back, metadata=metadata)
+
+
+def _metadata(cursor: Cursor, name: Name) -> str:
+    """Flink's `ts TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`: what is around a record, by default of that
+    name."""
+    field = name.text
+    if cursor.take("FROM"):
+        found = cursor._parse_string()
+        if found is None:
+            cursor.refuse(
+                f"expected a text after METADATA FROM{cursor.instead()}", hint="write METADATA FROM 'timestamp'"
+            )
+        field = found.name
+    cursor.take("VIRTUAL")
+    return field
 
 
 def _comment(cursor: Cursor) -> bool:

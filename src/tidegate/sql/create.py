@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Never
 
 from sqlglot.tokenizer_core import Token
@@ -12,7 +12,7 @@ from tidegate.sql.columns import Columns, read_columns
 from tidegate.sql.grammar import Parser
 from tidegate.sql.options import Attachments, read_attachments, read_options
 from tidegate.sql.queries import query_ahead, read_query
-from tidegate.sql.statements import CreateRelation, CreateSink, CreateView, Name, Statement
+from tidegate.sql.statements import CreateRelation, CreateSink, CreateView, Name, Option, Statement
 
 KINDS = ("SOURCE", "STREAM", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 
@@ -80,6 +80,7 @@ def _relation(parser: Parser, heading: Heading) -> Statement:
 
 def _assembled(parser: Parser, heading: Heading, columns: Columns, attached: Attachments) -> CreateRelation:
     text, span = parser.ended(heading.start)
+    attached = with_metadata(attached, columns, parser)
     return CreateRelation(
         text=text,
         span=span,
@@ -93,6 +94,18 @@ def _assembled(parser: Parser, heading: Heading, columns: Columns, attached: Att
         or_replace=heading.or_replace,
         if_not_exists=heading.if_not_exists,
     )
+
+
+def with_metadata(attached: Attachments, columns: Columns, parser: Parser) -> Attachments:
+    """What columns are declared as METADATA is told to the connector as options `metadata.<column>`."""
+    declared = [column for column in columns.columns if column.metadata is not None]
+    if declared and attached.connector is None:
+        message = f"column {declared[0].name.text} is METADATA of a connector's records, but there is no connector"
+        parser.refuse(message, span=declared[0].name.span)
+    options = [Option(f"metadata.{each.name.text}", each.metadata or "", each.name.span) for each in declared]
+    if attached.connector is None:
+        return attached
+    return replace(attached, connector=replace(attached.connector, options=(*attached.connector.options, *options)))
 
 
 def _refuse_without_columns(parser: Parser, heading: Heading) -> Never:

@@ -12,7 +12,7 @@ from tidegate.sql.statements import Connector, Option
 
 # Options of a relation or view itself; in WITH ('connector' = ...) all others are the connector's.
 RELATION_OPTIONS = frozenset(
-    {"append_only", "backfill", "emit", "emit_final", "idle_timeout", "max_ahead", "max_groups", "refresh"}
+    {"append_only", "backfill", "emit", "emit_final", "idle_timeout", "max_ahead", "max_groups"}
 )
 
 
@@ -123,11 +123,14 @@ def _combined(
         if format_ is not None:
             cursor.refuse("FORMAT says how a connector's rows are written, but there is no connector")
         return Attachments(None, rest)
-    kept = (*(o for o in connector.options if o.key.lower() != "format"), *format_options)
+    own = tuple(o for o in connector.options if o.key.lower() in RELATION_OPTIONS)
+    kept = (*(o for o in connector.options if o.key.lower() != "format" and o not in own), *format_options)
     named = next((o for o in connector.options if o.key.lower() == "format"), None)
     if named is not None and format_ is not None:
         cursor.refuse("the format is given twice", span=named.span)
-    return Attachments(Connector(connector.kind, kept, named.value.lower() if named else format_, connector.span), rest)
+    return Attachments(
+        Connector(connector.kind, kept, named.value.lower() if named else format_, connector.span), (*rest, *own)
+    )
 
 
 def _from_with(options: tuple[Option, ...]) -> tuple[Connector | None, tuple[Option, ...]]:

@@ -39,7 +39,7 @@ class Connector:
 @dataclass(frozen=True)
 class ColumnDef:
     """A declared column. `type` is Spark's name for it. `lateness` and `hold_back` are expressions; `proctime` is
-    `c AS PROCTIME()`."""
+    `c AS PROCTIME()`; `metadata` what the connector fills it with from around a record."""
 
     name: Name
     type: str
@@ -48,6 +48,7 @@ class ColumnDef:
     lateness: exp.Expr | None = None
     hold_back: exp.Expr | None = None
     proctime: bool = False
+    metadata: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,19 @@
-"""Servers that tests need, as processes of their own on loopback. `make servers` starts them by hand."""
+"""A Spark cluster on loopback."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-START_SECONDS = 60.0
+from tests.servers.processes import free_port, listening, wait_until
+
 WORKERS = 2
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Waits for a condition, not for a time."""
-    deadline = time.monotonic() + START_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come up in {START_SECONDS:.0f} s")
-        time.sleep(0.1)
 
 
 class SparkCluster:
@@ -113,17 +89,3 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, spark_cluster(Path(folder)) as cluster:
-        print(f"Spark master with {WORKERS} workers: {cluster.url}", flush=True)
-        print(f"  tidegate run examples/shop.sql --master {cluster.url}", flush=True)
-        print("Ctrl-C stops them", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
-
-
-if __name__ == "__main__":
-    main()

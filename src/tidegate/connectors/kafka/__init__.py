@@ -1,0 +1,1 @@
+"""Topics of a Kafka cluster: read by Spark, written in transactions."""

@@ -1,0 +1,94 @@
+"""`INTO KAFKA`: the records of each step in one transaction, in a topic."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidegate.connectors.base import Kind, SinkContext, SinkSpec
+from tidegate.connectors.durable import write_atomically
+from tidegate.connectors.kafka.sink_options import WriteOptions, write_options
+from tidegate.connectors.kafka.transactions import Connection, check_settings
+from tidegate.connectors.options import Bag
+from tidegate.errors import make
+from tidegate.formats.base import Encoder, Layout
+from tidegate.formats.names import encoder
+
+
+@dataclass
+class KafkaSink:
+    """Kafka itself records the last step, in the transaction that wrote it. Brokers forget such records of sinks that
+    had nothing to write for a week, so there is one more in a file; the later one counts."""
+
+    spec: SinkSpec
+    options: WriteOptions
+    encoder: Encoder
+    _connection: Connection | None = None
+    _record: Path = field(default_factory=Path)
+    _owner: str = ""
+    _last: int | None = None
+
+    @classmethod
+    def build(cls, spec: SinkSpec, bag: Bag) -> KafkaSink:
+        key_at = bag.span_of("key")
+        options = write_options(spec, bag)
+        made = encoder(Layout(spec.name, spec.columns, options.key or spec.key), spec.format, bag, options.topic)
+        bag.finish()
+        check_settings(options)
+        if made.takes == "upsert" and options.key and spec.key and set(options.key) != set(spec.key):
+            raise make(
+                "INVALID_OPTION",
+                message=f"rows are replaced by the key of the view, which is {', '.join(spec.key)}",
+                hint="leave out key",
+                span=key_at,
+            )
+        return cls(spec, options, made)
+
+    @property
+    def takes(self) -> Kind:
+        return self.encoder.takes
+
+    def open(self, context: SinkContext) -> None:
+        context.folder.mkdir(parents=True, exist_ok=True)
+        self._record = context.folder / "last_step"
+        owner, _, last = self._record.read_text().partition("\n") if self._record.exists() else ("", "", "")
+        self._owner = context.owner
+        self._last = int(last) if owner == context.owner else None
+        self._connect()
+
+    def write(self, step: int, changes: pa.Table) -> None:
+        connection = self._connection or self._connect()
+        if self._last is not None and step <= self._last:
+            return
+        try:
+            connection.write(step, self.encoder.records(changes))
+        except BaseException:
+            self.close()
+            raise
+        self._remember(connection.last)
+
+    def last_step(self) -> int | None:
+        return self._last
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> Connection:
+        self._connection = Connection(self.options, transactional_name(self._owner, self.spec.name))
+        self._remember(self._connection.last)
+        return self._connection
+
+    def _remember(self, step: int | None) -> None:
+        if step is not None and (self._last is None or step > self._last):
+            self._last = step
+            write_atomically(self._record, lambda file: file.write(f"{self._owner}\n{step}".encode()))
+
+
+def transactional_name(owner: str, sink: str) -> str:
+    """The same for every process that runs this creation of the sink, and for no other one."""
+    return f"tidegate-{hashlib.sha256(f'{owner} {sink}'.encode()).hexdigest()[:24]}"

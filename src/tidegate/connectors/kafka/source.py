@@ -1,0 +1,201 @@
+"""`FROM KAFKA`: topics read by Spark's own Kafka connector, records decoded by a format."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate.catalog.schema import names
+from tidegate.connectors.base import ERROR, RAW, SEQ, SHARD, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.kafka import jars
+from tidegate.connectors.kafka.metadata import expressions, metadata
+from tidegate.connectors.kafka.options import ReadOptions, Start, read_options
+from tidegate.connectors.options import Bag
+from tidegate.connectors.quoting import identifier, literal
+from tidegate.errors import Error, make
+from tidegate.formats.base import KEY, PART, VALUE, Decoder, Layout
+from tidegate.formats.names import decoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = 1 << 11
+TASK_ROWS = 250_000
+_LOST = re.compile(r"(Some data may have been lost|Partition .*offset was changed|KAFKA_DATA_LOSS|OffsetOutOfRange)")
+_GONE = re.compile(r"(UnknownTopicOrPartition|does not host this topic-partition|InvalidTopicException)")
+_AWAY = re.compile(
+    r"(TimeoutException: (?:Timed out|Timeout)|Failed to create new KafkaAdminClient|No resolvable bootstrap)"
+)
+_DENIED = re.compile(r"(SaslAuthenticationException|AuthorizationException|SslAuthenticationException)[^\n]*")
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Every record is read once; a step reads what is new in every partition.
+
+    A table's first step has the whole topic up to its end at that moment: its snapshot. Rows of a step that come on
+    streams are joined after the table's own changes, so no row is ever joined with half a table.
+    """
+
+    spec: SourceSpec
+    options: ReadOptions
+    decoder: Decoder
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, spec: SourceSpec, bag: Bag) -> KafkaSource:
+        options = read_options(bag, table=bool(spec.key))
+        around = metadata(spec.columns, bag)
+        carried = tuple(column for column in spec.columns if column.name not in around)
+        layout = Layout(spec.relation, carried, spec.key)
+        return cls(spec, options, decoder(layout, spec.format, bag, keyed=bool(spec.key)), around)
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    @property
+    def refreshed(self) -> bool:
+        return self.options.refresh != "cdc"
+
+    @property
+    def refresh_every(self) -> int | None:
+        return None
+
+    @property
+    def shard_idle(self) -> int:
+        return round(self.options.partition_idle.total_seconds() * 1_000_000)
+
+    def shards(self, offset: str) -> list[str]:
+        return [f"{topic}-{number}" for topic, parts in json.loads(offset).items() for number in parts]
+
+    def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
+        jars.ensure(spark)
+        reader = spark.readStream.format("kafka").options(**self._settings(), **self._starting(context.start))
+        if self.options.max_rows_per_step is not None:
+            reader = reader.option("maxOffsetsPerTrigger", str(self.options.max_rows_per_step))
+        return self._rows(reader.load())
+
+    def content(self, spark: SparkSession) -> pa.Table:
+        """All that is in the topics now."""
+        jars.ensure(spark)
+        reader = spark.read.format("kafka").options(**self._settings())
+        frame = self._rows(reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load())
+        try:
+            return frame.toArrow()
+        except Exception as failure:
+            known = self.failure(str(failure))
+            if known is None:
+                raise
+            raise known from None
+
+    def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
+        return {"offsets": json.loads(offset)} if offset is not None else dict(start or {"offsets": None})
+
+    def failure(self, text: str) -> Error | None:
+        told = self.decoder.failure(text)
+        if told is not None:
+            return told
+        relation, where = self.spec.relation, self._where
+        if _LOST.search(text):
+            return make(
+                "PIPELINE_FAILED",
+                message=f"records that {relation} has not read are gone from {where}",
+                detail="they were removed by the topic's retention, or the topic was made anew",
+                hint="write fail_on_data_loss = 'false' to go on without them, or DROP and CREATE it again",
+            )
+        if _GONE.search(text):
+            return make("PIPELINE_FAILED", message=f"there is no {where}", hint="create the topic, then start again")
+        if found := _DENIED.search(text):
+            return make(
+                "PIPELINE_FAILED",
+                message=f"Kafka refused {relation}: {found[0][:200]}",
+                hint="check the kafka.security.* and kafka.sasl.* options",
+            )
+        if _AWAY.search(text):
+            return make(
+                "PIPELINE_FAILED",
+                message=f"no Kafka broker answers at {self.options.brokers}",
+                hint="check that it runs and that brokers = '...' is right, then start again",
+            )
+        return None
+
+    def away(self, text: str) -> bool:
+        return _AWAY.search(text) is not None
+
+    @cached_property
+    def _where(self) -> str:
+        chosen = self.options
+        return f"topics like {chosen.pattern}" if chosen.pattern else f"topic {', '.join(chosen.topics)}"
+
+    def _settings(self) -> dict[str, str]:
+        chosen = self.options
+        settings = {
+            "kafka.bootstrap.servers": chosen.brokers,
+            "kafka.isolation.level": "read_committed",
+            "failOnDataLoss": str(chosen.fail_on_data_loss).lower(),
+            "maxRecordsPerPartition": str(TASK_ROWS),
+            "subscribePattern" if chosen.pattern else "subscribe": chosen.pattern or ",".join(chosen.topics),
+        }
+        if chosen.group is not None:
+            settings["kafka.group.id"] = chosen.group
+        if "headers" in self.metadata.values():
+            settings["includeHeaders"] = "true"
+        return settings | {f"kafka.{name}": value for name, value in chosen.client.items()}
+
+    def _starting(self, position: Position | None) -> dict[str, str]:
+        """Where Spark begins under a new checkpoint."""
+        if position is not None and position["offsets"] is not None:
+            return {"startingOffsets": json.dumps(self._with_new_partitions(position["offsets"]))}
+        start = self.options.start
+        if start.word == "timestamp":
+            return {"startingTimestamp": str(start.time_ms), "startingOffsetsByTimestampStrategy": "latest"}
+        if start.word == "offsets":
+            return {"startingOffsets": json.dumps(self._with_new_partitions(json.loads(start.offsets or "{}")))}
+        return {"startingOffsets": start.word}
+
+    def _with_new_partitions(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """Spark wants an offset for every partition: those that were not there yet are read from their beginning."""
+        from tidegate.connectors.kafka.client import partitions
+
+        found = {topic: dict(parts) for topic, parts in offsets.items()}
+        for topic, numbers in partitions(self.options).items():
+            found[topic] = {str(number): found.get(topic, {}).get(str(number), -2) for number in numbers}
+        return found
+
+    def _rows(self, records: DataFrame) -> DataFrame:
+        carried = [
+            f"key AS {KEY}",
+            f"value AS {VALUE}",
+            "topic AS `__topic`",
+            "partition AS `__partition`",
+            "offset AS `__offset`",
+            "timestamp AS `__timestamp`",
+        ]
+        if "headers" in self.metadata.values():
+            carried.append("headers AS `__headers`")
+        around = expressions(self.spec.columns, self.metadata)
+        frame = records.selectExpr(*carried)
+        rows = self.decoder.rows(frame.selectExpr("*", f"`{KEY}` AS `__record_key`"))
+        rows = rows.selectExpr("*", *(each.replace(f"`{KEY}`", "`__record_key`") for each in around))
+        columns = [identifier(name) for name in names(self.spec.columns)]
+        place = f"concat({literal('topic ')}, `__topic`, ' partition ', `__partition`, ' offset ', `__offset`, ': ')"
+        return rows.selectExpr(
+            *columns,
+            f"`{WEIGHT}`",
+            f"`__offset` * {2 * PARTITIONS}L + pmod(hash(`__topic`) + `__partition`, {PARTITIONS}) * 2L"
+            f" + `{PART}` AS `{SEQ}`",
+            f"concat({place}, `{ERROR}`) AS `{ERROR}`",
+            f"`{RAW}`",
+            f"concat(`__topic`, '-', `__partition`) AS `{SHARD}`",
+        )
+
+
+__all__ = ["KafkaSource", "Start"]

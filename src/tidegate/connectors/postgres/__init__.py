@@ -1,0 +1,1 @@
+"""Tables of a PostgreSQL database: read as a whole, again and again."""

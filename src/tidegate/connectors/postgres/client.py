@@ -1,0 +1,154 @@
+"""What is asked of the server: one query, as of one moment, in pieces."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tidegate.connectors.postgres.options import ReadOptions, Server
+from tidegate.errors import Error, line_and_column, make
+
+BATCH = 50_000
+_CURSOR = "tidegate"
+_DECLARED = f'DECLARE "{_CURSOR}" CURSOR FOR '
+_REFUSED = re.compile(r"FATAL:\s+(.*)")
+_TEXT_FORMS = (
+    "SET LOCAL timezone = 'UTC'",
+    "SET LOCAL datestyle = 'ISO'",
+    "SET LOCAL intervalstyle = 'postgres'",
+    "SET LOCAL bytea_output = 'hex'",
+    "SET LOCAL extra_float_digits = 1",
+    "SET LOCAL cursor_tuple_fraction = 1",
+)
+
+
+class Reading:
+    """A query under way: names and types (oids) of its columns, and its rows, values as PostgreSQL writes them."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self.names: list[str] = [column.name for column in cursor.description]
+        self.oids: list[int] = [column.type_code for column in cursor.description]
+
+    def batches(self) -> Iterator[list[tuple[str | None, ...]]]:
+        while rows := self._cursor.fetchmany(BATCH):
+            yield rows
+
+
+@contextlib.contextmanager
+def reading(options: ReadOptions, relation: str, wanted: tuple[str, ...]) -> Iterator[Reading]:
+    """Runs the query. Of a table only the columns that are wanted are read, if it has them all."""
+    driver = library()
+    connection = _connected(driver, options.server)
+    try:
+        with connection:
+            connection.isolation_level = driver.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            for setting in _TEXT_FORMS:
+                connection.execute(setting)
+            query = options.query or _table_query(driver, connection, options.table, wanted)
+            with connection.cursor(_CURSOR) as cursor:
+                cursor.execute(query)
+                yield Reading(cursor)
+    except driver.Error as failure:
+        raise _failed(failure, options, relation) from None
+
+
+def library() -> Any:
+    """psycopg, or an error that says how to get it."""
+    try:
+        import psycopg
+    except ImportError:
+        raise make(
+            "CONNECTOR_JARS",
+            name="POSTGRES",
+            jars="the Python package psycopg",
+            hint="pip install 'tidegate[postgres]'",
+        ) from None
+    return psycopg
+
+
+def _connected(driver: Any, server: Server) -> Any:
+    settings = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings)}
+    try:
+        connection = driver.connect(server.url, **settings)
+    except driver.ProgrammingError as failure:
+        said = " ".join(_without_password(str(failure), server).split())
+        raise make("INVALID_OPTION", message=f"option 'url' cannot be used: {said}", hint="correct the url") from None
+    except driver.Error as failure:
+        raise _unconnected(str(failure), server) from None
+    _as_text(connection.adapters)
+    return connection
+
+
+def _as_text(adapters: Any) -> None:
+    """Values are taken as the text that PostgreSQL sends: what a value is depends on the column that it is for, and no
+    value (`infinity`, a date BC) fails the rows around it."""
+    from psycopg.types.string import TextLoader
+
+    for known in list(adapters.types):
+        for oid in (known.oid, known.array_oid):
+            if oid:
+                adapters.register_loader(oid, TextLoader)
+
+
+def _table_query(driver: Any, connection: Any, table: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    name = driver.sql.Identifier(*table).as_string(connection)
+    there = [column.name for column in connection.execute(f"SELECT * FROM {name} LIMIT 0").description]
+    folded = {column.casefold() for column in wanted}
+    if not folded <= {column.casefold() for column in there}:
+        return f"SELECT * FROM {name}"
+    chosen = [driver.sql.Identifier(column).as_string(connection) for column in there if column.casefold() in folded]
+    return f"SELECT {', '.join(chosen)} FROM {name}"
+
+
+def _unconnected(text: str, server: Server) -> Error:
+    said = _without_password(text, server)
+    refused = _REFUSED.search(said)
+    if refused:
+        return make(
+            "PIPELINE_FAILED",
+            message=f"PostgreSQL at {server.place} refused the connection: {refused[1]}",
+            hint="check the user, the password and the name of the database, then start again",
+        )
+    return make(
+        "PIPELINE_FAILED",
+        message=f"no PostgreSQL server answers at {server.place}",
+        detail=" ".join(said.split()),
+        hint="check that it runs and that the address is right, then start again",
+    )
+
+
+def _failed(failure: Any, options: ReadOptions, relation: str) -> Error:
+    """A connection that breaks has no diagnosis; anything else is what the server says of the query."""
+    said = failure.diag.message_primary
+    if said is None or failure.diag.severity_nonlocalized in ("FATAL", "PANIC"):
+        return make(
+            "PIPELINE_FAILED",
+            message=f"the connection to PostgreSQL at {options.server.place} broke while {relation} was read",
+            detail=" ".join(_without_password(str(failure), options.server).split()),
+            hint="check that the server runs, then start again",
+        )
+    origin = "its query" if options.query is not None else f"table {'.'.join(options.table)}"
+    fix = f"correct it: CREATE OR REPLACE TABLE {relation} ..., or change the database, then start again"
+    return make(
+        "PIPELINE_FAILED",
+        message=f"{relation} cannot be read from {origin} at {options.server.place}: {said}",
+        detail=_place(options.query, failure.diag.statement_position) or failure.diag.message_detail,
+        hint=failure.diag.message_hint or fix,
+    )
+
+
+def _place(query: str | None, position: str | None) -> str | None:
+    """The line of the query with a caret. PostgreSQL counts from 1, and from the beginning of DECLARE."""
+    if query is None or position is None or int(position) <= len(_DECLARED):
+        return None
+    line, column = line_and_column(query, int(position) - len(_DECLARED) - 1)
+    label = f"line {line}:  "
+    return f"{label}{query.splitlines()[line - 1]}\n{' ' * (len(label) + column - 1)}^"
+
+
+def _without_password(text: str, server: Server) -> str:
+    return re.sub(rf"(?<!\w){re.escape(server.password)}(?!\w)", "***", text) if server.password else text

@@ -1,0 +1,167 @@
+"""What `FROM POSTGRES (...)` can be told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from urllib.parse import unquote
+
+from tidegate.connectors.options import Bag, parse_duration
+from tidegate.errors import Span, make
+
+REFRESH = ("manual", "snapshot_only", "periodic")
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+PORT = 5432
+_Settings = dict[str, str | None]
+_PATIENCE: _Settings = {"connect_timeout": "10"}
+_DURATION = "a duration such as '30s', '1m' or '1h30m'"
+_URL = re.compile(
+    r"(?:jdbc:)?(?P<bare>postgres(?:ql)?://(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
+    r"(?P<place>(?P<hosts>[^@/?#\s]*)(?:/[^@/?#\s]*)?)(?:\?(?P<more>[^#\s]*))?)"
+)
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d*)?")
+_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_NAME = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a database is and who asks: a URL or nothing, and what is not in it, by the names that libpq has for it.
+    `place` may be shown. Secrets are not printed."""
+
+    place: str
+    url: str = field(default="", repr=False)
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is read and when. Just one of `query` and `table` (the parts of its name) is given."""
+
+    server: Server
+    query: str | None
+    table: tuple[str, ...]
+    refresh_interval: timedelta | None
+
+
+def read_options(bag: Bag) -> ReadOptions:
+    """Takes a source's options out of the bag."""
+    server = _server(bag)
+    query, table = _what(bag)
+    return ReadOptions(server, query, table, _interval(bag))
+
+
+def _server(bag: Bag) -> Server:
+    url_at, user_at, host_at = bag.span_of("url"), bag.span_of("user"), bag.span_of("host")
+    url = bag.text("url")
+    who = _Settings(
+        user=bag.text("user", aliases=("username",)),
+        password=bag.text("password"),
+        sslmode=bag.choice("sslmode", SSL_MODES),
+    )
+    host = bag.text("host", aliases=("hostname",))
+    port = bag.integer("port", minimum=1)
+    database = bag.text("database", aliases=("dbname", "database_name"))
+    if url is not None:
+        if host or port or database:
+            raise _twice("url says where the database is already", "leave out host, port and database", host_at)
+        return _by_url(url, who, url_at, user_at)
+    if host is None:
+        example = "postgresql://user:password@host:5432/database"
+        raise make("MISSING_OPTION", where=bag.where, name="url", hint=f"add url = '{example}'", span=bag.span)
+    if database is None:
+        raise make("MISSING_OPTION", where=bag.where, name="database", hint="add database = 'shop'", span=bag.span)
+    where = _Settings(host=host, port=str(port or PORT), dbname=database)
+    return Server(f"{host}:{port or PORT}/{database}", "", _given(_PATIENCE | where | who), who["password"])
+
+
+def _by_url(url: str, who: _Settings, at: Span | None, user_at: Span | None) -> Server:
+    """The URL is never repeated in an error: one that cannot be read may have its password anywhere."""
+    found = _URL.fullmatch(url.strip())
+    if found is None or _PERCENT.search(url) or not all(map(_HOST.fullmatch, found["hosts"].split(","))):
+        raise make(
+            "INVALID_OPTION",
+            message="option 'url' is not the address of a PostgreSQL database",
+            hint="expected 'postgresql://user:password@host:5432/database'; a password with other signs than letters"
+            " and digits goes into password = '...'",
+            span=at,
+        )
+    more = found["more"] or ""
+    if re.search(r"(^|&)password=", more):
+        raise make(
+            "INVALID_OPTION",
+            message="the password stands among the parameters of url, where it would be shown",
+            hint="write password = '...', or 'postgresql://user:password@host:5432/database'",
+            span=at,
+        )
+    if (found["user"] and who["user"]) or (found["password"] and who["password"]):
+        raise _twice("url has a user or a password too", "leave one out", user_at)
+    patience = {} if "connect_timeout=" in more else _PATIENCE
+    password = unquote(found["password"]) if found["password"] else who["password"]
+    return Server(found["place"] or "localhost", found["bare"], _given(patience | who), password)
+
+
+def _given(settings: _Settings) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in settings.items() if value is not None)
+
+
+def _twice(message: str, hint: str, at: Span | None) -> Exception:
+    return make("INVALID_OPTION", message=message, hint=hint, span=at)
+
+
+def _what(bag: Bag) -> tuple[str | None, tuple[str, ...]]:
+    at = bag.span_of("query")
+    query = bag.text("query")
+    table = bag.take("table", table_name, "a name such as 'customers' or 'sales.customers'", aliases=("table_name",))
+    if query is not None and table is not None:
+        raise make("INVALID_OPTION", message="query and table exclude each other", hint="leave one out", span=at)
+    if query is None and table is None:
+        hint = "add table = 'schema.name', or query = 'SELECT ...'"
+        raise make("MISSING_OPTION", where=bag.where, name="table", hint=hint, span=bag.span)
+    if query is None:
+        return None, table or ()
+    bare = query.strip().rstrip("; \t\r\n")
+    if not bare:
+        raise make("INVALID_OPTION", message="option 'query' is empty", hint="write query = 'SELECT ...'", span=at)
+    return bare, ()
+
+
+def table_name(text: str) -> tuple[str, ...]:
+    """`sales.customers` and `"my.schema"."Order Items"`, as the parts that they are made of."""
+    parts: list[str] = []
+    rest = text.strip()
+    while found := _NAME.match(rest):
+        parts.append(found[1].replace('""', '"') if found[1] else found[2].strip())
+        rest = rest[found.end() :]
+        if not rest.startswith("."):
+            break
+        rest = rest[1:] or "."
+    if rest or not 1 <= len(parts) <= 2 or not all(parts):
+        raise ValueError(text)
+    return tuple(parts)
+
+
+def _interval(bag: Bag) -> timedelta | None:
+    interval_at, refresh_at = bag.span_of("refresh_interval"), bag.span_of("refresh")
+    interval = bag.take("refresh_interval", _positive, _DURATION, aliases=("refresh_every", "refresh.interval"))
+    refresh = bag.choice("refresh", REFRESH)
+    if refresh == "periodic" and interval is None:
+        hint = "add refresh_interval = '1m'"
+        raise make("MISSING_OPTION", where=bag.where, name="refresh_interval", hint=hint, span=refresh_at)
+    if refresh in ("manual", "snapshot_only") and interval is not None:
+        raise make(
+            "INVALID_OPTION",
+            message=f"refresh = '{refresh}' and refresh_interval contradict each other",
+            hint="leave out one of them",
+            span=interval_at,
+        )
+    return interval
+
+
+def _positive(text: str) -> timedelta:
+    found = parse_duration(text)
+    if not found:
+        raise ValueError(text)
+    return found

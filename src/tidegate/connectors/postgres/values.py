@@ -1,0 +1,246 @@
+"""Values as PostgreSQL writes them into Arrow arrays of the declared types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Texts = Sequence[str | None]
+Faults = dict[int, str]
+
+BOOL, JSON, BLANK_PADDED, JSONB = 16, 114, 1042, 3802
+NUMBERS = (20, 21, 23, 26, 700, 701, 1700)
+_TRUTH = {"t": True, "true": True, "f": False, "false": False}
+_LARGEST_FLOAT = 3.4028235677973366e38
+_JSON_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_ELEMENT = re.compile(r'(?P<sign>[{},])|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^{},"]+)', re.DOTALL)
+_BOUNDS = re.compile(r"(\[-?\d+:-?\d+\])+=")
+_INTERVAL = re.compile(
+    r"(?:(?P<days>-?\d+) days?)?\s?(?:(?P<sign>[-+]?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d(?:\.\d+)?))?"
+)
+_MISFITS = (pa.ArrowException, ArithmeticError, LookupError, ValueError)
+
+
+def convertible(type_: Any) -> bool:
+    """Whether PostgreSQL has values for a column of this type."""
+    if isinstance(type_, pa.ListType):
+        return convertible(type_.value_type)
+    return not (pa.types.is_nested(type_) or pa.types.is_null(type_))
+
+
+def array(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
+    """An array of the type, and the texts that are no values of it, by place; they are NULL in the array.
+
+    A column is converted as a whole by Arrow; only where that fails its values are looked at one by one.
+    """
+    if isinstance(type_, pa.ListType):
+        return _lists(texts, type_)
+    whole = _at_once(texts, type_)
+    return (whole, {}) if whole is not None else _one_by_one(texts, type_)
+
+
+def spoken(texts: Texts, oid: int) -> Texts:
+    """What a cast to text makes of values that are sent in another form: `true` for `t`, no padding of CHAR(n)."""
+    if oid == BOOL:
+        return [None if text is None else "true" if text == "t" else "false" for text in texts]
+    if oid == BLANK_PADDED:
+        return [None if text is None else text.rstrip(" ") for text in texts]
+    return texts
+
+
+def row_text(names: Sequence[str], oids: Sequence[int], row: Texts) -> str:
+    """A row as JSON."""
+    pairs = (f"{_quoted(n)}:{_json_value(t, o)}" for n, o, t in zip(names, oids, row, strict=True))
+    return "{" + ",".join(pairs) + "}"
+
+
+def _json_value(text: str | None, oid: int) -> str:
+    if text is None:
+        return "null"
+    as_is = oid in (BOOL, JSON, JSONB) or (oid in NUMBERS and _JSON_NUMBER.fullmatch(text))
+    return text if as_is else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _at_once(texts: Texts, type_: Any) -> Any:
+    """None if it cannot be done, or not for all of them."""
+    types = pa.types
+    said: Any = pa.array(texts, pa.string())
+    if types.is_string(type_):
+        return said
+    try:
+        if types.is_timestamp(type_):
+            return pc.replace_substring_regex(said, r"\+00$", "").cast(pa.timestamp("us")).cast(type_)
+        if types.is_integer(type_) or types.is_decimal(type_) or types.is_date(type_):
+            return said.cast(type_)
+        if types.is_floating(type_):
+            numbers = said.cast(type_)
+            return None if pc.any(pc.is_inf(numbers)).as_py() else numbers
+    except pa.ArrowInvalid:
+        return None
+    return None
+
+
+def _one_by_one(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
+    parse = _parser(type_)
+    values, faults = [], {}
+    for place, text in enumerate(texts):
+        try:
+            values.append(None if text is None else parse(text))
+        except _MISFITS:
+            values.append(None)
+            faults[place] = text or ""
+    return pa.array(values, type_), faults
+
+
+def _parser(type_: Any) -> Any:
+    types = pa.types
+    if types.is_decimal(type_):
+        return lambda text: _decimal(text, type_)
+    if types.is_integer(type_):
+        return lambda text: _integer(text, type_.bit_width)
+    if types.is_floating(type_):
+        return lambda text: _float(text, type_.bit_width)
+    if types.is_timestamp(type_):
+        return lambda text: _moment(text, type_.tz is not None)
+    by_check = (
+        (types.is_boolean, lambda text: _TRUTH[text]),
+        (types.is_date, _day),
+        (types.is_time, _time),
+        (types.is_binary, _bytes),
+        (types.is_duration, _interval),
+    )
+    return next(parse for check, parse in by_check if check(type_))
+
+
+def _number(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite() or "_" in text:
+        raise ValueError(text)
+    return number
+
+
+def _decimal(text: str, type_: Any) -> Decimal:
+    """Digits beyond the scale are rounded, as PostgreSQL and Spark do; too many before the point are a misfit."""
+    context = Context(prec=type_.precision, rounding=ROUND_HALF_UP)
+    return _number(text).quantize(Decimal(1).scaleb(-type_.scale), context=context)
+
+
+def _integer(text: str, bits: int) -> int:
+    number = _number(text)
+    whole = int(number)
+    if whole != number or not -(1 << bits - 1) <= whole < 1 << bits - 1:
+        raise ValueError(text)
+    return whole
+
+
+def _float(text: str, bits: int) -> float:
+    number = float(text)
+    beyond = math.isinf(number) if bits == 64 else abs(number) >= _LARGEST_FLOAT
+    if (beyond and "inf" not in text.casefold()) or "_" in text:
+        raise OverflowError(text)
+    return number
+
+
+def _moment(text: str, zoned: bool) -> dt.datetime:
+    """A time without a zone is one in UTC."""
+    found = dt.datetime.fromisoformat(text)
+    in_utc = found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return in_utc if zoned else in_utc.replace(tzinfo=None)
+
+
+def _day(text: str) -> dt.date:
+    found = _moment(text, zoned=False)
+    if found.time() != dt.time():
+        raise ValueError(text)
+    return found.date()
+
+
+def _time(text: str) -> dt.time:
+    found = dt.time.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError(text)
+    return found
+
+
+def _bytes(text: str) -> bytes:
+    if not text.startswith("\\x"):
+        raise ValueError(text)
+    return bytes.fromhex(text[2:])
+
+
+def _interval(text: str) -> dt.timedelta:
+    """`3 days 04:05:06.5`; months have no length."""
+    found = _INTERVAL.fullmatch(text)
+    if found is None or not text:
+        raise ValueError(text)
+    clock = dt.timedelta(
+        hours=int(found["hours"] or 0),
+        minutes=int(found["minutes"] or 0),
+        microseconds=int(Decimal(found["seconds"] or 0) * 1_000_000),
+    )
+    return dt.timedelta(days=int(found["days"] or 0)) + (-clock if found["sign"] == "-" else clock)
+
+
+def _lists(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
+    """The elements of all arrays are converted as one column."""
+    nested = pa.types.is_list(type_.value_type)
+    elements: list[str | None] = []
+    owners: list[int] = []
+    ends, faults = [0], {}
+    for place, text in enumerate(texts):
+        try:
+            found = [] if text is None else array_elements(text, nested)
+        except ValueError:
+            found, faults[place] = [], text or ""
+        elements += found
+        owners += [place] * len(found)
+        ends.append(len(elements))
+    inner, misfits = array(elements, type_.value_type)
+    faults |= {owners[at]: texts[owners[at]] or "" for at in misfits}
+    absent = pa.array([text is None or place in faults for place, text in enumerate(texts)])
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, type_, mask=absent), faults
+
+
+def array_elements(text: str, nested: bool) -> list[str | None]:
+    """The elements of `{1,NULL,"a b"}`; those of `{{1,2},{3}}` are texts of arrays again if `nested`."""
+    body = text[found.end() :] if (found := _BOUNDS.match(text)) else text
+    if not body.startswith("{") or not body.endswith("}"):
+        raise ValueError(text)
+    elements: list[str | None] = []
+    depth, start, at = 0, 0, 0
+    while at < len(body):
+        token = _ELEMENT.match(body, at)
+        if token is None:
+            raise ValueError(text)
+        match token["sign"]:
+            case "{":
+                depth += 1
+                start = at if depth == 2 else start
+                if depth == 2 and not nested:
+                    raise ValueError(text)
+            case "}":
+                depth -= 1
+                if depth == 1:
+                    elements.append(body[start : token.end()])
+            case None if depth == 1:
+                elements.append(_element(token))
+        at = token.end()
+    return elements
+
+
+def _element(token: re.Match[str]) -> str | None:
+    if token["quoted"] is not None:
+        return re.sub(r"\\(.)", r"\1", token["quoted"], flags=re.DOTALL)
+    return None if token["bare"] == "NULL" else token["bare"]

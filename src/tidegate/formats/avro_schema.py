@@ -1,0 +1,126 @@
+"""Avro schemas of columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.catalog.schema import Schema
+from tidegate.connectors.options import Bag
+from tidegate.errors import make
+from tidegate.formats.base import Layout
+from tidegate.formats.schemas import AvroSchema
+from tidegate.runtime.arrow_types import arrow_type
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMESPACE = "tidegate"
+_SIMPLE: dict[pa.DataType, AvroSchema] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.time64("ns"): {"type": "long", "logicalType": "time-micros"},
+    pa.timestamp("us", tz="UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+    pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+    pa.duration("us"): "long",
+    pa.null(): "null",
+}
+
+
+def record(name: str, columns: Schema) -> AvroSchema:
+    """A record of the columns. A column that may be NULL is a union with null, which is also its default, so that
+    columns can come and go."""
+    return _record(name, [(c.name, arrow_type(c.type), c.nullable) for c in columns])
+
+
+def envelope(columns: Schema) -> AvroSchema:
+    """What Debezium says of a change."""
+    source = {"type": "record", "name": "Source", "fields": [{"name": "step", "type": "long"}]}
+    fields = [
+        {"name": "before", "type": ["null", record("Value", columns)], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": source},
+        {"name": "op", "type": "string"},
+    ]
+    return {"type": "record", "name": "Envelope", "namespace": _NAMESPACE, "fields": fields}
+
+
+def tagged(columns: Schema) -> AvroSchema:
+    """A row with its op, weight and step."""
+    fields = [
+        {"name": "op", "type": "string"},
+        {"name": "weight", "type": "long"},
+        {"name": "step", "type": "long"},
+        {"name": "row", "type": record("Value", columns)},
+    ]
+    return {"type": "record", "name": "Change", "namespace": _NAMESPACE, "fields": fields}
+
+
+def refuse_names(layout: Layout, bag: Bag) -> None:
+    """Names of Avro are of letters, digits and underscores."""
+    seen: set[str] = set()
+    for name in _all_names(layout.columns):
+        if not _NAME.fullmatch(name):
+            message = f"Avro cannot have a column named {name}: only letters, digits and _ are allowed"
+            raise make("INVALID_OPTION", message=message, hint="rename it in a view, with AS", span=bag.span)
+    for column in layout.columns:
+        if column.name in seen:
+            message = f"Avro cannot have two columns named {column.name}"
+            raise make("INVALID_OPTION", message=message, hint="rename one in a view, with AS", span=bag.span)
+        seen.add(column.name)
+
+
+def _all_names(columns: Schema) -> list[str]:
+    found = [c.name for c in columns]
+    for column in columns:
+        found += _field_names(arrow_type(column.type))
+    return found
+
+
+def _field_names(type_: Any) -> list[str]:
+    if isinstance(type_, pa.StructType):
+        return [name for f in type_.fields for name in (f.name, *_field_names(f.type))]
+    if isinstance(type_, pa.MapType):
+        return _field_names(type_.key_type) + _field_names(type_.item_type)
+    return _field_names(type_.value_type) if isinstance(type_, pa.ListType) else []
+
+
+def _record(name: str, fields: list[tuple[str, Any, bool]]) -> AvroSchema:
+    said = [_field(name, *field) for field in fields]
+    return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": said}
+
+
+def _field(record_name: str, name: str, type_: Any, nullable: bool) -> dict[str, Any]:
+    said = _type(f"{record_name}_{name}", type_)
+    if not nullable or said == "null":
+        return {"name": name, "type": said}
+    return {"name": name, "type": ["null", said], "default": None}
+
+
+def _type(name: str, type_: Any) -> AvroSchema:
+    """Records inside of others are named by their path. Maps have keys of text only; others are lists of entries."""
+    if pa.types.is_decimal(type_):
+        return {"type": "bytes", "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
+    if isinstance(type_, pa.StructType):
+        return _record(name, [(f.name, f.type, f.nullable) for f in type_.fields])
+    if isinstance(type_, pa.MapType):
+        items = _optional(_type(f"{name}_value", type_.item_type))
+        if pa.types.is_string(type_.key_type):
+            return {"type": "map", "values": items}
+        entry = _record(f"{name}_entry", [("key", type_.key_type, False), ("value", type_.item_type, True)])
+        return {"type": "array", "items": entry}
+    if isinstance(type_, pa.ListType):
+        return {"type": "array", "items": _optional(_type(f"{name}_element", type_.value_type))}
+    return _SIMPLE[type_]
+
+
+def _optional(said: AvroSchema) -> AvroSchema:
+    return said if said == "null" else ["null", said]

@@ -1,0 +1,142 @@
+"""CSV: one record is one line, without header."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate.connectors.lines import csv_column, shown_cells
+from tidegate.connectors.options import Bag
+from tidegate.errors import make
+from tidegate.formats import fields
+from tidegate.formats.base import VALUE, Layout
+from tidegate.formats.encoding import FAULT, ROW
+from tidegate.formats.fields import Times
+from tidegate.formats.keys import TextKeys
+from tidegate.formats.malformed import (
+    CORRUPT,
+    TEXTS,
+    UNREADABLE,
+    Diagnosis,
+    Parser,
+    faults_of,
+    row_of,
+    suspects_of,
+    text_fields,
+)
+from tidegate.runtime.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TEXT = f"CAST({VALUE} AS STRING)"
+_PARSED = "__parsed"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How fields are told apart."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null_value: str = ""
+
+
+def dialect_of(bag: Bag) -> Dialect:
+    """Takes the options of CSV out of the bag."""
+    return Dialect(
+        delimiter=bag.text("delimiter", ",") or ",",
+        quote=bag.text("quote", '"') or "",
+        escape=bag.text("escape", '"') or "",
+        null_value=bag.text("null_value", "") or "",
+    )
+
+
+def refuse_nested(layout: Layout, bag: Bag) -> None:
+    """A line has no place for arrays, maps and structs."""
+    for column in layout.columns:
+        if pa.types.is_nested(arrow_type(column.type)):
+            message = f"format csv cannot hold column {column.name}, which is {column.type.upper()}"
+            raise make("INVALID_OPTION", message=message, hint="write format = 'json'", span=bag.span)
+
+
+@dataclass(frozen=True)
+class CsvReader:
+    """Records that are lines, read by Spark's `from_csv`."""
+
+    layout: Layout
+    dialect: Dialect
+    times: Times
+    record_key: TextKeys
+
+    @property
+    def raw(self) -> str:
+        return f"make_valid_utf8({_TEXT})"
+
+    def keys(self) -> dict[str, str]:
+        return self.record_key.values()
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        columns, times = self.layout.columns, self.times
+        parsed = self._parser().parse(_TEXT, fields.wire_fields(columns, times))
+        texts = self._parser().parse(_TEXT, text_fields(columns))
+        frame = frame.selectExpr("*", f"{parsed} AS {_PARSED}")
+        frame = frame.selectExpr("*", f"{fields.struct(_PARSED, columns, times)} AS {ROW}")
+        blank = f"({_TEXT} = '' AND {len(columns)} > 1)"
+        unread = [
+            f"{_PARSED} IS NULL",
+            f"{_PARSED}.{CORRUPT} IS NOT NULL",
+            blank,
+            *faults_of(_PARSED, ROW, columns, times),
+        ]
+        diagnosis = Diagnosis(
+            bad=f"{VALUE} IS NOT NULL AND ({' OR '.join(unread)})",
+            texts=texts,
+            shapes=[(f"{UNREADABLE} OR {blank}", f"expected {len(columns)} field{'s' if len(columns) > 1 else ''}")],
+            suspects=suspects_of(_PARSED, ROW, TEXTS, columns, times),
+            whole=row_of(columns),
+        )
+        return diagnosis.add(frame, FAULT)
+
+    def _parser(self) -> Parser:
+        chosen = self.dialect
+        settings = {
+            "sep": chosen.delimiter,
+            "quote": chosen.quote,
+            "escape": chosen.escape,
+            "nullValue": chosen.null_value,
+        }
+        if self.times.date_format is not None:
+            settings["dateFormat"] = self.times.date_format
+        return Parser("from_csv", settings)
+
+
+@dataclass(frozen=True)
+class CsvWriter:
+    """Rows as lines without their end; text is quoted where it could be taken for something else."""
+
+    dialect: Dialect
+
+    def rows(self, rows: pa.Table) -> list[bytes]:
+        cells = [self._cells(column) for column in rows.columns]
+        return [self.dialect.delimiter.join(line).encode() for line in zip(*cells, strict=True)]
+
+    def _cells(self, column: pa.ChunkedArray) -> list[str]:
+        said = pa.chunked_array([csv_column(column)]) if not isinstance(column, pa.ChunkedArray) else csv_column(column)
+        shown = shown_cells(said)
+        missing = said.is_null().to_pylist()
+        return [
+            self.dialect.null_value if gone else self._quoted(cell) for gone, cell in zip(missing, shown, strict=True)
+        ]
+
+    def _quoted(self, cell: str) -> str:
+        quote, escape = self.dialect.quote, self.dialect.escape
+        signs = (self.dialect.delimiter, "\n", "\r", quote) if quote else ()
+        if cell and cell == cell.strip() and cell != self.dialect.null_value and not any(s in cell for s in signs):
+            return cell
+        if escape and escape != quote:
+            cell = cell.replace(escape, escape * 2)
+        return f"{quote}{cell.replace(quote, escape + quote) if quote else cell}{quote}"

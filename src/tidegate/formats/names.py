@@ -1,0 +1,219 @@
+"""Formats by the names that users write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.catalog.schema import names
+from tidegate.connectors.options import Bag, checked_format
+from tidegate.errors import Error, Span, did_you_mean, enumerated, make
+from tidegate.formats.avro import AvroKeyed, AvroKeys, AvroReader, AvroWriter
+from tidegate.formats.avro_schema import refuse_names
+from tidegate.formats.base import Decoder, Encoder, Layout
+from tidegate.formats.csv import CsvReader, CsvWriter, dialect_of, refuse_nested
+from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
+from tidegate.formats.encoding import ChangeReader, ChangeWriter, KeyWriter, Reader, Writer
+from tidegate.formats.fields import UNITS, Times, times_of
+from tidegate.formats.json import JsonReader, JsonWriter
+from tidegate.formats.keys import JsonKeys, NoKeys, RawKeys, TextKeys
+from tidegate.formats.ops import OpsEncoder
+from tidegate.formats.plain import PlainDecoder, PlainEncoder
+from tidegate.formats.raw import RawReader, RawWriter, refuse_others
+from tidegate.formats.schemas import Registry, registry_of
+from tidegate.formats.upsert import UpsertDecoder, UpsertEncoder
+
+_ENCODINGS = ("json", "avro", "csv", "raw")
+_CHANGE_ENCODINGS = ("json", "avro")
+_SPELLINGS: dict[str, tuple[str, str | None]] = {
+    "json": ("plain", "json"),
+    "avro": ("plain", "avro"),
+    "avro-confluent": ("plain", "avro"),
+    "csv": ("plain", "csv"),
+    "raw": ("plain", "raw"),
+    "plain": ("plain", None),
+    "upsert": ("upsert", None),
+    "upsert-json": ("upsert", "json"),
+    "upsert-avro": ("upsert", "avro"),
+    "debezium": ("debezium", None),
+    "debezium-json": ("debezium", "json"),
+    "debezium-avro": ("debezium", "avro"),
+    "debezium-avro-confluent": ("debezium", "avro"),
+}
+_OF_SINKS: dict[str, tuple[str, str | None]] = {
+    "ops": ("ops", None),
+    "ops-json": ("ops", "json"),
+    "ops-avro": ("ops", "avro"),
+}
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """An envelope and an encoding."""
+
+    envelope: str
+    encoding: str
+
+
+def decoder(layout: Layout, format: str | None, bag: Bag, keyed: bool) -> Decoder:
+    """What reads records of a format. Its own options are taken out of the bag; what is left is the caller's.
+    Of a key, only columns that are in the records matter here: a transport may fill others."""
+    chosen = _chosen(format, bag, _SPELLINGS)
+    layout = replace(layout, key=tuple(name for name in layout.key if name in names(layout.columns)))
+    if chosen.envelope == "debezium":
+        return DebeziumDecoder(layout, _change_reader(layout, chosen.encoding, bag), keyed)
+    if chosen.envelope == "upsert" and not keyed:
+        message = f"format upsert needs a key, but {layout.relation} has no PRIMARY KEY"
+        raise make("INVALID_OPTION", message=message, hint="declare one, or write format = 'json'", span=bag.span)
+    if keyed:
+        return UpsertDecoder(layout, _reader(layout, chosen.encoding, bag))
+    return PlainDecoder(layout, _reader(layout, chosen.encoding, bag))
+
+
+def encoder(layout: Layout, format: str | None, bag: Bag, subject: str | None = None) -> Encoder:
+    """What writes records of a format. `subject` names its schemas in a registry, unless an option does: the name of a
+    topic; without any, the name of the relation."""
+    chosen = _chosen(format, bag, _SPELLINGS | _OF_SINKS)
+    if chosen.encoding == "avro":
+        refuse_names(layout, bag)
+        registry, named = registry_of(bag), bag.text("subject", subject) or layout.relation
+        avro = AvroWriter(layout, registry, named)
+        return _encoder(layout, chosen, bag, avro, avro, (registry, named))
+    text = JsonWriter()
+    writer = text if chosen.encoding == "json" else _text_writer(layout, chosen.encoding, bag)
+    return _encoder(layout, chosen, bag, writer, text, None)
+
+
+def _encoder(
+    layout: Layout,
+    chosen: _Chosen,
+    bag: Bag,
+    writer: Writer,
+    change_writer: ChangeWriter,
+    schemas: tuple[Registry, str] | None,
+) -> Encoder:
+    columns = _key_columns(layout, bag)
+    key = _key_writer(layout, columns, bag, schemas)
+    match chosen.envelope:
+        case "plain":
+            return PlainEncoder(layout, writer, key)
+        case "upsert" if not columns:
+            message = f"format upsert needs a key, and what {layout.relation} is fed by has none"
+            hint = "write key = 'column', or format = 'debezium' or 'ops', which need none"
+            raise make("SINK_CANNOT_TAKE", message=message, hint=hint, span=bag.span)
+        case "upsert":
+            return UpsertEncoder(layout, writer, key)
+        case "ops":
+            return OpsEncoder(layout, change_writer, key)
+    return DebeziumEncoder(layout, change_writer, key, bool(columns))
+
+
+def _chosen(format: str | None, bag: Bag, spellings: dict[str, tuple[str, str | None]]) -> _Chosen:
+    """An envelope and an encoding: of one name, or of a name and the option `encode`."""
+    folded = None if format is None else format.strip().casefold().replace("_", "-")
+    name = checked_format(bag, folded, list(spellings), "json" if folded is None else None)
+    envelope, encoding = spellings[name]
+    allowed = _ENCODINGS if envelope == "plain" else _CHANGE_ENCODINGS
+    at = bag.span_of("encode")
+    said = bag.choice("encode", allowed)
+    if said is not None and encoding not in (None, said) and format is not None:
+        message = f"format {name} is {encoding}, but option 'encode' says {said}"
+        raise make("INVALID_OPTION", message=message, hint=f"write format = '{envelope}', or leave it out", span=at)
+    return _Chosen(envelope, said or encoding or "json")
+
+
+def _reader(layout: Layout, encoding: str, bag: Bag) -> Reader:
+    if encoding == "avro":
+        return _avro_reader(layout, bag, "s")
+    times = times_of(bag) if encoding == "json" else _text_times(bag, encoding)
+    key = _text_keys(layout, times, bag, ("json", "raw", "avro"))
+    reader = _text_reader(layout, encoding, bag, times, key)
+    if key.format == "avro":
+        return AvroKeyed(reader, registry_of(bag), times.unit, key.columns)
+    return reader
+
+
+def _text_reader(layout: Layout, encoding: str, bag: Bag, times: Times, key: TextKeys) -> Reader:
+    if encoding == "csv":
+        refuse_nested(layout, bag)
+        return CsvReader(layout, dialect_of(bag), times, key)
+    if encoding == "raw":
+        refuse_others(layout, bag)
+        return RawReader(layout, key)
+    return JsonReader(layout, times, key)
+
+
+def _change_reader(layout: Layout, encoding: str, bag: Bag) -> ChangeReader:
+    if encoding == "avro":
+        return _avro_reader(layout, bag, "us", has_key=False)
+    times = times_of(bag, unit="us", day_numbers=True)
+    return JsonReader(layout, times, TextKeys(layout, times))
+
+
+def _avro_reader(layout: Layout, bag: Bag, unit: str, has_key: bool = True) -> AvroReader:
+    times = Times(bag.choice("timestamp_unit", UNITS, unit) or unit)
+    key = (
+        _text_keys(layout, times, bag, ("avro", "json", "raw"))
+        if has_key
+        else TextKeys(Layout(layout.relation, ()), times)
+    )
+    return AvroReader(layout, registry_of(bag), times.unit, key)
+
+
+def _text_times(bag: Bag, encoding: str) -> Times:
+    if encoding == "raw":
+        return Times()
+    return Times(timestamp_format=bag.text("timestamp_format"), date_format=bag.text("date_format"))
+
+
+def _text_keys(layout: Layout, times: Times, bag: Bag, allowed: Sequence[str]) -> TextKeys:
+    """Only relations with a key read the key of a record."""
+    chosen = bag.choice("key_format", allowed) if layout.key else None
+    if chosen == "raw" and len(layout.key) > 1:
+        message = f"key_format 'raw' is for a single key column, but {layout.relation} has {len(layout.key)}"
+        raise make("INVALID_OPTION", message=message, hint="leave it out, or write key_format = 'json'", span=bag.span)
+    return TextKeys(layout, times, chosen)
+
+
+def _text_writer(layout: Layout, encoding: str, bag: Bag) -> Writer:
+    if encoding == "raw":
+        refuse_others(layout, bag)
+        return RawWriter()
+    refuse_nested(layout, bag)
+    return CsvWriter(dialect_of(bag))
+
+
+def _key_columns(layout: Layout, bag: Bag) -> tuple[str, ...]:
+    """The option `key`, else the key of the layout."""
+    at = bag.span_of("key")
+    said = bag.text("key")
+    if said is None:
+        return layout.key
+    chosen = tuple(part.strip() for part in said.split(",") if part.strip())
+    known = {name.casefold(): name for name in names(layout.columns)}
+    for name in chosen:
+        if name.casefold() not in known:
+            message = f"option 'key' names column {name}, which {layout.relation} does not have"
+            raise make("INVALID_OPTION", message=message, hint=did_you_mean(name, names(layout.columns)), span=at)
+    return tuple(known[name.casefold()] for name in chosen)
+
+
+def _key_writer(layout: Layout, columns: tuple[str, ...], bag: Bag, schemas: tuple[Registry, str] | None) -> KeyWriter:
+    allowed = ("avro", "json", "raw") if schemas is not None else ("json", "raw")
+    at = bag.span_of("key_format")
+    chosen = bag.choice("key_format", allowed, allowed[0])
+    if not columns:
+        return NoKeys()
+    places = tuple(names(layout.columns).index(name) for name in columns)
+    if chosen == "avro" and schemas is not None:
+        return AvroKeys(tuple(layout.columns[place] for place in places), places, *schemas)
+    if chosen == "json":
+        return JsonKeys(places)
+    if len(places) > 1:
+        raise _single_only(columns, at)
+    return RawKeys(places[0])
+
+
+def _single_only(columns: tuple[str, ...], at: Span | None) -> Error:
+    message = f"key_format 'raw' is for a single column, but the key is {enumerated(columns, 'and')}"
+    return make("INVALID_OPTION", message=message, hint="write key_format = 'json', or key = 'column'", span=at)

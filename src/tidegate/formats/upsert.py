@@ -1,0 +1,79 @@
+"""A record is a row that replaces the one of the same key, or a tombstone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate.connectors.base import WEIGHT, Kind
+from tidegate.connectors.quoting import identifier, literal
+from tidegate.errors import Error
+from tidegate.formats.base import KEY, PART, VALUE, Layout
+from tidegate.formats.changes import split
+from tidegate.formats.encoding import FAULT, ROW, KeyWriter, Reader, Writer, finished, others
+from tidegate.formats.malformed import missing_text
+from tidegate.formats.schemas import failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class UpsertDecoder:
+    """A value is the row of its key; no value deletes the key. Key columns that the value does not say are taken from
+    the record's key."""
+
+    layout: Layout
+    reader: Reader
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        carried, columns = others(frame), self.layout.columns
+        frame = self.reader.rows(frame)
+        keys = self.reader.keys()
+        values = {c.name: f"{ROW}.{identifier(c.name)}" for c in columns}
+        values |= {name: f"coalesce({values[name]}, {said})" for name, said in keys.items()}
+        said = [f"{value} AS {identifier(name)}" for name, value in values.items()]
+        weight = f"IF({VALUE} IS NULL, -1L, 1L) AS {WEIGHT}"
+        frame = frame.selectExpr("*", *said, weight, f"0 AS {PART}")
+        raw = f"coalesce({self.reader.raw}, make_valid_utf8(CAST({KEY} AS STRING)))"
+        return finished(frame, carried, columns, self._error(), raw)
+
+    def failure(self, text: str) -> Error | None:
+        return failure(text)
+
+    def _error(self) -> str:
+        keys = [c for c in self.layout.columns if c.name in self.layout.key]
+        lost = " OR ".join(f"{identifier(c.name)} IS NULL" for c in keys) or "false"
+        shape = ", ".join(f"{c.name} {c.type.upper()}" for c in keys)
+        missing = missing_text(self.layout.columns)
+        return (
+            f"CASE WHEN {VALUE} IS NOT NULL THEN {f'coalesce({FAULT}, {missing})' if missing else FAULT}"
+            f" WHEN {KEY} IS NULL THEN 'the record has neither key nor value'"
+            f" WHEN {lost} THEN {literal(f'the key of the tombstone cannot be read as ({shape})')} END"
+        )
+
+
+@dataclass(frozen=True)
+class UpsertEncoder:
+    """The newest row of each key, and a tombstone for a key that goes. What an update takes back needs no record."""
+
+    layout: Layout
+    writer: Writer
+    key: KeyWriter
+
+    @property
+    def takes(self) -> Kind:
+        return "upsert"
+
+    def records(self, changes: pa.Table) -> Iterator[tuple[bytes | None, bytes | None]]:
+        parts = split(changes, self.layout)
+        values, keys = self.writer.rows(parts.rows), self.key.keys(parts.rows)
+        for op, key, value in zip(parts.ops, keys, values, strict=True):
+            match op:
+                case "+I" | "+U":
+                    yield key, value
+                case "-D":
+                    yield key, None

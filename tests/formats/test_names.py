@@ -1,0 +1,99 @@
+"""Formats by the names that users write, and their options."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.formats.records import TRADES, bag, reading, writing
+from tidegate.errors import Error
+from tidegate.formats.avro import AvroReader, AvroWriter
+from tidegate.formats.base import Layout
+from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
+from tidegate.formats.json import JsonReader
+from tidegate.formats.names import decoder
+from tidegate.formats.ops import OpsEncoder
+from tidegate.formats.plain import PlainDecoder, PlainEncoder
+from tidegate.formats.upsert import UpsertDecoder, UpsertEncoder
+
+URL = "http://localhost:8081"
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "envelope", "encoding"),
+    [
+        (None, {}, PlainDecoder, JsonReader),
+        ("JSON", {}, PlainDecoder, JsonReader),
+        ("plain", {}, PlainDecoder, JsonReader),
+        ("plain", {"encode": "avro", "schema_registry_url": URL}, PlainDecoder, AvroReader),
+        (None, {"encode": "AVRO", "schema.registry": URL}, PlainDecoder, AvroReader),
+        ("avro-confluent", {"avro-confluent.url": URL}, PlainDecoder, AvroReader),
+        ("Debezium", {}, DebeziumDecoder, JsonReader),
+        ("debezium", {"encode": "avro", "schema.registry.url": URL}, DebeziumDecoder, AvroReader),
+        ("debezium_avro_confluent", {"schema.registry.url": URL}, DebeziumDecoder, AvroReader),
+        ("debezium-avro", {"schema-registry-url": URL}, DebeziumDecoder, AvroReader),
+    ],
+)
+def test_names_of_sources(format: str | None, options: dict[str, str], envelope: type, encoding: type) -> None:
+    made = reading(TRADES, format, **options)
+    assert type(made) is envelope
+    assert type(made.reader) is encoding  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("format", "envelope", "is_avro"),
+    [
+        (None, PlainEncoder, False),
+        ("avro", PlainEncoder, True),
+        ("upsert-avro", UpsertEncoder, True),
+        ("upsert", UpsertEncoder, False),
+        ("debezium-avro", DebeziumEncoder, True),
+        ("ops", OpsEncoder, False),
+        ("OPS_AVRO", OpsEncoder, True),
+    ],
+)
+def test_names_of_sinks(format: str | None, envelope: type, is_avro: bool) -> None:
+    made = writing(TRADES, format, ["id"], **({"schema_registry_url": URL} if is_avro else {}))
+    assert type(made) is envelope
+    assert (type(made.writer) is AvroWriter) == is_avro  # type: ignore[attr-defined]
+
+
+def test_with_a_key_plain_is_upsert() -> None:
+    for format in ("json", "csv", "plain", "upsert"):
+        assert isinstance(reading(TRADES, format, ["id"]), UpsertDecoder)
+
+
+def refused(format: str | None, is_sink: bool = False, primary: tuple[str, ...] = (), **options: str) -> Error:
+    with pytest.raises(Error) as caught:
+        (writing if is_sink else reading)(TRADES, format, primary, **options)
+    return caught.value
+
+
+def test_names_that_are_none() -> None:
+    found = refused("debezum")
+    assert (found.code, found.message) == ("UNKNOWN_FORMAT", "kafka has no format debezum")
+    assert found.hint == "did you mean debezium?"
+    assert refused("ops").code == "UNKNOWN_FORMAT"
+    assert "did you mean avro?" in str(refused("arvo").hint)
+
+
+def test_options_that_cannot_be() -> None:
+    assert refused("avro").code == "MISSING_OPTION"
+    assert refused("json", schema_registry_url=URL).code == "UNKNOWN_OPTION"
+    assert refused("debezium-json", encode="avro").message == (
+        "format debezium-json is json, but option 'encode' says avro"
+    )
+    assert refused("debezium", encode="csv").hint == "expected 'json' or 'avro'"
+    assert refused("json", timestamp_unit="m").hint == "expected 's', 'ms', 'us' or 'ns'"
+    assert refused("json", is_sink=True, key="id, nam").hint == "did you mean name?"
+    assert refused("json", is_sink=True, key="id,name", key_format="raw").message == (
+        "key_format 'raw' is for a single column, but the key is id and name"
+    )
+    assert refused("json", primary=("id", "name"), key_format="raw").code == "INVALID_OPTION"
+    assert refused("json", key_format="raw").code == "UNKNOWN_OPTION"
+
+
+def test_what_is_left_is_for_the_caller() -> None:
+    given = bag(timestamp_unit="ms", topic="trades")
+    decoder(Layout("trades", TRADES), "json", given, keyed=False)
+    assert given.required("topic", "name") == "trades"
+    given.finish()

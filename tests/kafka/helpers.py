@@ -1,0 +1,39 @@
+"""What the Kafka tests share."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.servers import Broker
+from tidegate import Database
+
+
+def topic(broker: Broker, word: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    """A new topic whose name begins with a word."""
+    return broker.create_topic(f"{word}-{uuid.uuid4().hex[:8]}", partitions, dict(config or {}))
+
+
+def put(
+    broker: Broker, topic: str, *rows: Mapping[str, Any] | None, key: str | None = None, partition: int = 0
+) -> None:
+    """Rows as JSON, each keyed by the value of one of its fields, or by nothing."""
+    records = [
+        (str(row[key]).encode() if row is not None and key is not None else None, json.dumps(row).encode())
+        for row in rows
+    ]
+    broker.produce(topic, records, partition=partition)
+
+
+def rows(db: Database, query: str) -> list[tuple[Any, ...]]:
+    return sorted(db.query(query).rows(), key=repr)
+
+
+def told(db: Database, relation: str) -> list[tuple[str, str]]:
+    """The errors of a relation: message and row."""
+    found: Sequence[tuple[Any, ...]] = db.query(
+        f"SELECT message, row FROM system.errors WHERE relation = '{relation}'"
+    ).rows()
+    return [(str(message), str(row)) for message, row in found]

@@ -1,0 +1,28 @@
+"""One PostgreSQL server for all workers; every test has a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import of_all_workers
+from tests.servers.postgres import Postgres, sweep
+from tests.servers.shared import shared
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A server that many tests use: none of them may stop it."""
+    folder = of_all_workers(tmp_path_factory, "postgres")
+    try:
+        with shared(folder, lambda: Postgres(folder), lambda made: made.address) as address:
+            yield Postgres.at(address)
+    finally:
+        sweep(folder)
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """The name of an empty database."""
+    return postgres.create_database("shop")

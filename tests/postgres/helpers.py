@@ -1,0 +1,36 @@
+"""What the PostgreSQL tests share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.catalog.schema import Column
+from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.options import Bag
+from tidegate.connectors.postgres.source import PostgresSource
+
+
+def source(columns: str, key: tuple[str, ...] = ("id",), format: str | None = None, **options: str) -> PostgresSource:
+    """A source of a table `customers` with columns such as `id bigint, price decimal(10,2) not null`; a comma inside
+    a type has no blank after it."""
+    schema = []
+    for said in columns.split(", "):
+        name, _, type_ = said.partition(" ")
+        schema.append(Column(name, type_.removesuffix(" not null"), not type_.endswith(" not null")))
+    bag = Bag("POSTGRES", [(name, value, None) for name, value in options.items()])
+    built = PostgresSource.build(SourceSpec("POSTGRES", "customers", tuple(schema), options, format, key), bag)
+    bag.finish()
+    return built
+
+
+def rows(built: PostgresSource) -> list[tuple[Any, ...]]:
+    """The rows that are read, in order, without what was added to them; there must be no errors."""
+    table = built.content(None)
+    assert set(table.column("__error").to_pylist()) <= {None}
+    return [tuple(row.values())[:-4] for row in table.to_pylist()]
+
+
+def errors(built: PostgresSource) -> list[tuple[Any, ...]]:
+    """Error and text of the rows that cannot be read."""
+    table = built.content(None).select(["__error", "__raw"])
+    return [tuple(row.values()) for row in table.to_pylist() if row["__error"] is not None]

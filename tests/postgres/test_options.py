@@ -1,0 +1,158 @@
+"""What `FROM POSTGRES (...)` takes, and how it refuses the rest."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+import pytest
+
+from tests.postgres.helpers import source
+from tidegate.connectors.postgres.options import table_name
+from tidegate.errors import Error
+
+URL = "postgresql://app:s3cret@db.example:5433/shop"
+COLUMNS = "id bigint, name string"
+
+
+def refused(key: tuple[str, ...] = ("id",), format: str | None = None, columns: str = COLUMNS, **options: str) -> str:
+    with pytest.raises(Error) as caught:
+        source(columns, key, format, **options)
+    assert "s3cret" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_address_is_a_url_or_its_parts() -> None:
+    by_url = source(COLUMNS, url=URL, table="customers").options.server
+    assert (by_url.place, by_url.url, by_url.password) == ("db.example:5433/shop", URL, "s3cret")
+    parts = {"host": "db.example", "database": "shop", "user": "app", "password": "s3cret", "sslmode": "require"}
+    by_parts = source(COLUMNS, table="customers", **parts).options.server
+    assert by_parts.place == "db.example:5432/shop"
+    assert dict(by_parts.settings) == {
+        "connect_timeout": "10",
+        "host": "db.example",
+        "port": "5432",
+        "dbname": "shop",
+        "user": "app",
+        "password": "s3cret",
+        "sslmode": "require",
+    }
+    apart = {"url": "jdbc:postgresql://db.example/shop?connect_timeout=3", "username": "app", "password": "s3cret"}
+    jdbc = source(COLUMNS, table="customers", **apart).options.server
+    assert (jdbc.place, jdbc.url) == ("db.example/shop", "postgresql://db.example/shop?connect_timeout=3")
+    assert dict(jdbc.settings) == {"user": "app", "password": "s3cret"}
+    assert "s3cret" not in repr((by_url, by_parts, jdbc))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://app:s3cret@db.example/shop",
+        "postgresql://app:s3cret/x@db.example/shop",
+        "postgresql://app:x@s3cret@db.example/shop",
+        "postgresql://app:s3cret%zz@db.example/shop",
+        "postgresql://app:s3cret@db.example:port/shop",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    assert refused(url=url, table="customers") == (
+        "INVALID_OPTION: option 'url' is not the address of a PostgreSQL database\n"
+        "  hint: expected 'postgresql://user:password@host:5432/database'; a password with other signs than letters and"
+        " digits goes into password = '...'"
+    )
+
+
+def test_what_is_missing_or_given_twice() -> None:
+    assert refused(table="customers") == (
+        "MISSING_OPTION: POSTGRES needs option 'url'\n  hint: add url = 'postgresql://user:password@host:5432/database'"
+    )
+    assert refused(host="db.example", table="customers") == (
+        "MISSING_OPTION: POSTGRES needs option 'database'\n  hint: add database = 'shop'"
+    )
+    assert refused(url=URL) == (
+        "MISSING_OPTION: POSTGRES needs option 'table'\n  hint: add table = 'schema.name', or query = 'SELECT ...'"
+    )
+    assert refused(url=URL, table="t", query="SELECT 1") == (
+        "INVALID_OPTION: query and table exclude each other\n  hint: leave one out"
+    )
+    assert (
+        refused(url=URL, query=" ; ") == "INVALID_OPTION: option 'query' is empty\n  hint: write query = 'SELECT ...'"
+    )
+    assert refused(url=URL, host="db.example", table="t") == (
+        "INVALID_OPTION: url says where the database is already\n  hint: leave out host, port and database"
+    )
+    assert refused(url=URL, password="other", table="t") == (
+        "INVALID_OPTION: url has a user or a password too\n  hint: leave one out"
+    )
+    assert refused(url="postgresql://db.example/shop?user=app&password=s3cret", table="t") == (
+        "INVALID_OPTION: the password stands among the parameters of url, where it would be shown\n"
+        "  hint: write password = '...', or 'postgresql://user:password@host:5432/database'"
+    )
+    assert refused(url=URL, tabel="t").startswith("MISSING_OPTION: POSTGRES needs option 'table'")
+    assert refused(url=URL, table="t", refersh="manual").startswith("UNKNOWN_OPTION: POSTGRES has no option 'refersh'")
+
+
+def test_when_it_is_read_again() -> None:
+    told = source(COLUMNS, url=URL, table="t")
+    assert told.refreshed and told.bounded and told.refresh_every is None
+    assert source(COLUMNS, url=URL, table="t", refresh="manual").refresh_every is None
+    assert source(COLUMNS, url=URL, table="t", refresh="snapshot_only").refresh_every is None
+    assert source(COLUMNS, url=URL, table="t", refresh_interval="1m30s").refresh_every == 90_000_000
+    periodic = source(COLUMNS, url=URL, table="t", refresh="periodic", refresh_every="500ms")
+    assert periodic.options.refresh_interval == timedelta(milliseconds=500)
+    assert refused(url=URL, table="t", refresh="periodic") == (
+        "MISSING_OPTION: POSTGRES needs option 'refresh_interval'\n  hint: add refresh_interval = '1m'"
+    )
+    assert refused(url=URL, table="t", refresh="manual", refresh_interval="1m") == (
+        "INVALID_OPTION: refresh = 'manual' and refresh_interval contradict each other\n  hint: leave out one of them"
+    )
+    for wrong in ("0s", "soon"):
+        assert refused(url=URL, table="t", refresh_interval=wrong) == (
+            f"INVALID_OPTION: option 'refresh_interval' cannot be '{wrong}'\n"
+            "  hint: expected a duration such as '30s', '1m' or '1h30m'"
+        )
+    assert refused(url=URL, table="t", refresh="cdc") == (
+        "INVALID_OPTION: option 'refresh' cannot be 'cdc'\n  hint: expected 'manual', 'snapshot_only' or 'periodic'"
+    )
+
+
+def test_only_tables_with_a_key_and_types_that_postgres_has() -> None:
+    assert refused(key=(), url=URL, table="t") == (
+        "NOT_SUPPORTED: customers has no key, so its rows could not be followed from one reading to the next\n"
+        "  hint: CREATE TABLE customers (..., PRIMARY KEY (...)) FROM POSTGRES (...)"
+    )
+    assert refused(format="json", url=URL, table="t") == (
+        "UNKNOWN_FORMAT: POSTGRES has no formats\n  hint: leave FORMAT out"
+    )
+    assert refused(columns="id bigint, tags map<string,int>", url=URL, table="t") == (
+        "NOT_SUPPORTED: tags is MAP<STRING,INT>, and PostgreSQL has no such values\n"
+        "  hint: declare tags STRING, and take it apart in a view: from_json(tags, '...')"
+    )
+
+
+def test_names_of_tables() -> None:
+    assert table_name("customers") == ("customers",)
+    assert table_name("sales.Customers") == ("sales", "Customers")
+    assert table_name('"my.schema"."say ""hi"""') == ("my.schema", 'say "hi"')
+    assert table_name("order items") == ("order items",)
+    for wrong in ("", "a.", ".a", "a.b.c", 'a"b"', "a..b", '""'):
+        with pytest.raises(ValueError):
+            table_name(wrong)
+    assert refused(url=URL, table="a.b.c") == (
+        "INVALID_OPTION: option 'table' cannot be 'a.b.c'\n"
+        "  hint: expected a name such as 'customers' or 'sales.customers'"
+    )
+
+
+def test_without_psycopg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(Error) as caught:
+        source(COLUMNS, url=URL, table="t").content(None)
+    assert str(caught.value) == (
+        "CONNECTOR_JARS: connector POSTGRES needs the Python package psycopg\n  hint: pip install 'tidegate[postgres]'"
+    )
+
+
+def test_it_is_never_a_stream() -> None:
+    with pytest.raises(AssertionError, match="read as a whole"):
+        source(COLUMNS, url=URL, table="t").stream(None, None)  # type: ignore[arg-type]

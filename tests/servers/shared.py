@@ -1,0 +1,55 @@
+"""One server for all test processes of a run: the first that needs it starts it, the last one stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.servers.fetch import locked
+from tests.servers.processes import end, running
+
+
+class Server(Protocol):
+    @property
+    def pid(self) -> int | None: ...
+
+    def start(self) -> None: ...
+
+
+@contextlib.contextmanager
+def shared(folder: Path, make: Callable[[], Server], address: Callable[[Any], str]) -> Iterator[str]:
+    """The address of the server whose files are in `folder`, the same for all that ask at the same time."""
+    state = folder / "shared.json"
+    kept = None
+    with locked(folder / "lock"):
+        users, pid, where = _read(state)
+        if pid is None or not running(pid):
+            kept = make()
+            kept.start()
+            users, pid, where = [], kept.pid, address(kept)
+        _write(state, [*users, os.getpid()], pid, where)
+    try:
+        yield where
+    finally:
+        with locked(folder / "lock"):
+            users, pid, where = _read(state)
+            left = [user for user in users if user != os.getpid() and running(user)]
+            if pid is not None and not left:
+                end(pid)
+                pid = None
+            _write(state, left, pid, where)
+
+
+def _read(state: Path) -> tuple[list[int], int | None, str]:
+    if not state.exists():
+        return [], None, ""
+    found = json.loads(state.read_text())
+    return found["users"], found["pid"], found["address"]
+
+
+def _write(state: Path, users: list[int], pid: int | None, address: str) -> None:
+    state.write_text(json.dumps({"users": users, "pid": pid, "address": address}))

@@ -1,0 +1,169 @@
+"""Sinks that fail: each stops alone, rests, and goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.servers import wait_until
+from tidegate.catalog import Catalog
+from tidegate.catalog.relation import ConnectorNote, Relation
+from tidegate.catalog.schema import Column
+from tidegate.errors import Error
+from tidegate.runtime.folder import Folder
+from tidegate.runtime.sinks import Sinks
+from tidegate.runtime.step_log import StepLog, StepRecord
+
+COLUMNS = (Column("n", "bigint"),)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with Folder(tmp_path / "data") as found:
+        found.open()
+        yield found
+
+
+@pytest.fixture
+def log(folder: Folder) -> StepLog:
+    return StepLog(folder)
+
+
+def step(log: StepLog, number: int) -> None:
+    rows = pa.table({"n": pa.array([number], pa.int64()), "__op": ["+I"], "__w": pa.array([1], pa.int64())})
+    log.write(StepRecord(number, {}, {"v": rows}))
+
+
+def catalog(**paths: Path) -> Catalog:
+    view = Relation("v", "view", COLUMNS, "CREATE VIEW v AS SELECT 1 AS n", changes="append")
+    sinks = [
+        Relation(
+            name,
+            "sink",
+            COLUMNS,
+            f"CREATE SINK {name} FROM v INTO FILES (path = '{path}')",
+            connector=ConnectorNote("FILES", (("path", str(path)),)),
+            dependencies=("v",),
+        )
+        for name, path in paths.items()
+    ]
+    return Catalog((view, *sinks))
+
+
+def written(path: Path) -> list[Any]:
+    return [row["n"] for file in sorted(path.glob("[!_]*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sinks(folder: Folder, log: StepLog, clock: Clock) -> Iterator[Sinks]:
+    found = Sinks(folder, log, clock)
+    yield found
+    found.close()
+
+
+def test_one_that_fails_stops_alone_and_goes_on_later(
+    sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    sinks.open(catalog(bad=bad, good=good), {})
+    step(log, 1)
+    sinks.apply()
+    bad.rename(tmp_path / "away")
+    for number in (2, 3):
+        step(log, number)
+        sinks.apply()
+    assert written(good) == [1, 2, 3]
+    assert set(sinks.failures) == {"bad"} and sinks.oldest() == 1
+    (tmp_path / "away").rename(bad)
+    sinks.apply()
+    assert written(bad) == [1], "it rests for a second"
+    clock.time += 1
+    sinks.apply()
+    assert written(bad) == [1, 2, 3]
+    assert sinks.failures == {} and sinks.oldest() == 3
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith("sink bad stopped, and will be tried again: ") and str(bad) in said[0]
+    assert said[1] == "sink bad goes on after step 3"
+
+
+def test_it_rests_longer_each_time(sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    sinks.open(catalog(bad=bad), {})
+    bad.rename(tmp_path / "away")
+    step(log, 1)
+    rests = []
+    for _ in range(7):
+        sinks.apply()
+        [running] = sinks._running.values()
+        rests.append(running.due - clock.time)
+        clock.time = running.due
+    assert rests == [1, 2, 4, 8, 16, 30, 30]
+    (tmp_path / "away").rename(bad)
+    sinks.apply()
+    bad.rename(tmp_path / "away")
+    step(log, 2)
+    sinks.apply()
+    assert running.due - clock.time == 1, "a success forgets the failures before it"
+
+
+def test_a_place_that_is_not_there_at_the_start_may_come(
+    sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path
+) -> None:
+    step(log, 1)
+    (tmp_path / "bad").write_text("a file where the folder should be")
+    sinks.open(catalog(bad=tmp_path / "bad", good=tmp_path / "good"), {})
+    assert set(sinks.failures) == {"bad"} and sinks.oldest() == 0
+    assert written(tmp_path / "good") == [1]
+    (tmp_path / "bad").unlink()
+    clock.time += 1
+    sinks.apply()
+    assert written(tmp_path / "bad") == [1] and sinks.oldest() == 1
+
+
+def test_a_place_that_is_wrong_is_an_error_at_the_start(
+    sinks: Sinks, folder: Folder, log: StepLog, tmp_path: Path
+) -> None:
+    sinks.open(catalog(out=tmp_path / "out"), {})
+    step(log, 1)
+    sinks.apply()
+    sinks.close()
+    with pytest.raises(Error, match="holds files of another sink"):
+        Sinks(folder, log).open(catalog(out=tmp_path / "out"), {"out": 1})
+
+
+def test_it_is_tried_again_even_if_no_step_comes(folder: Folder, log: StepLog, tmp_path: Path) -> None:
+    step(log, 1)
+    (tmp_path / "bad").write_text("a file where the folder should be")
+    sinks = Sinks(folder, log)
+    sinks.open(catalog(bad=tmp_path / "bad"), {})
+    (tmp_path / "bad").unlink()
+    wait_until(lambda: not sinks.failures, "the next attempt", 20)
+    assert written(tmp_path / "bad") == [1]
+    sinks.close()
+
+
+def test_a_sink_that_was_dropped_has_not_failed(sinks: Sinks, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("a file where the folder should be")
+    sinks.open(catalog(bad=tmp_path / "bad"), {})
+    assert set(sinks.failures) == {"bad"}
+    sinks.open(catalog(), {})
+    assert sinks.failures == {} and sinks.oldest() is None
