@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.servers import Broker, kafka_broker, kafka_jars
 from tidegate.connectors.kafka import jars
 
-RECORDS = 4_000_000
-STEP = 500_000
+RECORDS = 6_000_000
+STEP = 1_000_000
 KEYS = 1_000_000
 CHANGES = 10
 

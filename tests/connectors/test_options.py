@@ -93,7 +93,7 @@ def test_a_wrong_value_is_refused_with_what_is_expected() -> None:
             "token",
             "auth.token",
         ),
-        *("api_key", "API-KEY", "access_key", "key", "apikey", "sasl.jaas.config", "credentials"),
+        *("api_key", "API-KEY", "access_key", "apikey", "sasl.jaas.config", "credentials"),
     ],
 )
 def test_secrets_are_starred_out(key: str) -> None:
@@ -101,7 +101,8 @@ def test_secrets_are_starred_out(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["path", "format", "primary_key", "key.format", "key_columns", "fields.token.kind", "tokenizer", "monkey"]
+    "key",
+    ["path", "format", "key", "primary_key", "key.format", "key_columns", "fields.token.kind", "tokenizer", "monkey"],
 )
 def test_other_options_are_shown(key: str) -> None:
     assert masked(key, "hunter2") == "hunter2"
@@ -140,9 +141,7 @@ def test_unknown_connectors_are_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize("kind", ["postgres-cdc", "Webhook", "SSE", "REDIS"])
 def test_connectors_that_are_not_there_yet_say_so(kind: str) -> None:
     name = kind.upper().replace("-", "_")
-    assert refusal(kind) == (
-        f"NOT_SUPPORTED: connector {name} is not built in yet\n  hint: a source can be {SOURCES}"
-    )
+    assert refusal(kind) == (f"NOT_SUPPORTED: connector {name} is not built in yet\n  hint: a source can be {SOURCES}")
     assert refusal(kind, "sink").endswith("a sink can be FILES, KAFKA or STDOUT")
 
 

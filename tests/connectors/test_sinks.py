@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -58,23 +59,30 @@ def _read(path: Path, format: str) -> list[dict[str, Any]]:
     return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True)).to_pylist()
 
 
-@pytest.fixture(params=["parquet", "csv", "json", "stdout"])
+@pytest.fixture(params=["parquet", "csv", "json", "stdout", "kafka"])
 def case(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Opened, Written]:
     """A changelog sink that can be opened again, and what it has written."""
     printed: list[str] = []
+    broker = request.getfixturevalue("broker") if request.param == "kafka" else None
+    topic = broker.create_topic(f"out-{uuid.uuid4().hex[:8]}") if broker is not None else ""
 
     def opened() -> Sink:
-        if request.param == "stdout":
+        if broker is not None:
+            made = sink("KAFKA", brokers=broker.address, topic=topic, format="ops")
+        elif request.param == "stdout":
             made = sink("STDOUT", format="json")
         else:
             made = sink("FILES", path=str(tmp_path / "out"), format=request.param, mode="changelog")
-        made.open(SinkContext("out", tmp_path / "own", "pipeline 1"))
+        made.open(SinkContext("out", tmp_path / "own", f"pipeline 1 {topic}"))
         return made
 
     def written() -> list[Change]:
-        if request.param != "stdout":
+        if broker is not None:
+            printed[:] = [record.value.decode() for record in broker.read_committed(topic)]
+        elif request.param != "stdout":
             return read_files(tmp_path / "out", request.param)
-        printed.extend(capsys.readouterr().out.splitlines())
+        else:
+            printed.extend(capsys.readouterr().out.splitlines())
         rows = [json.loads(line) for line in printed]
         return [(row["op"], row["weight"], row["step"], row["row"]["item"], row["row"]["total"]) for row in rows]
 
@@ -123,9 +131,9 @@ def test_a_step_without_changes_writes_nothing(case: tuple[Opened, Written]) -> 
     assert written() == []
 
 
-@pytest.mark.parametrize("kind", ["FILES", "STDOUT"])
+@pytest.mark.parametrize("kind", ["FILES", "STDOUT", "KAFKA"])
 def test_unknown_options_are_refused(kind: str, tmp_path: Path) -> None:
-    needed = given(path=str(tmp_path)) if kind == "FILES" else []
+    needed = {"FILES": given(path=str(tmp_path)), "KAFKA": given(brokers="a:1", topic="a")}.get(kind, [])
     with pytest.raises(Error) as refused:
         registry.sink(kind, "out", VIEW, [*needed, ("fromat", "x", Span(3, 9))])
     assert refused.value.code == "UNKNOWN_OPTION" and refused.value.span == Span(3, 9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.connectors.streams import ITEMS, Run, bad, files, given, good, through_json
+from tests.servers import Broker
 from tidegate.connectors import registry
-from tidegate.connectors.base import Source
+from tidegate.connectors.base import Sharded, Source
 from tidegate.errors import Error, Span
 
 Rows = list[tuple[Any, ...]]
@@ -84,6 +86,21 @@ def datagen_case(folder: Path) -> Case:
     return Case(source, more)
 
 
+def kafka_case(folder: Path, broker: Broker) -> Case:
+    """Records as JSON in a topic."""
+    name = broker.create_topic(f"items-{uuid.uuid4().hex[:8]}")
+    given_rows: Rows = []
+
+    def more() -> Rows:
+        new = [item(len(given_rows) + i) for i in range(3)]
+        given_rows.extend(new)
+        texts = [json.dumps(dict(zip((c.name for c in ITEMS), row, strict=True)), default=str) for row in new]
+        broker.produce(name, [(None, text.encode()) for text in texts])
+        return new
+
+    return Case(registry.source("KAFKA", "items", ITEMS, given(brokers=broker.address, topic=name)), more)
+
+
 CASES = {
     "parquet": files_case("parquet", write_parquet),
     "csv": files_case("csv", write_csv),
@@ -92,10 +109,12 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=[*CASES, "kafka"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     folder = tmp_path / "input"
     folder.mkdir()
+    if request.param == "kafka":
+        return kafka_case(folder, request.getfixturevalue("broker"))
     return CASES[request.param](folder)
 
 
@@ -103,6 +122,7 @@ def test_the_frame_has_the_columns_and_four_more(spark: SparkSession, case: Case
     case.more()
     frame = Run(spark, case.source, tmp_path).frame()
     assert frame.isStreaming
+    shards = [("__seen_shard", "string")] if isinstance(case.source, Sharded) else []
     assert frame.dtypes == [
         ("id", "bigint"),
         ("name", "string"),
@@ -112,6 +132,7 @@ def test_the_frame_has_the_columns_and_four_more(spark: SparkSession, case: Case
         ("__seq", "bigint"),
         ("__error", "string"),
         ("__raw", "string"),
+        *shards,
     ]
 
 
@@ -149,7 +170,11 @@ def test_a_checkpoint_that_read_nothing_keeps_its_start(spark: SparkSession, cas
     old.step()
     unused = Run(spark, case.source, tmp_path / "2", old.position())
     assert unused.position() == old.position()
-    assert Run(spark, case.source, tmp_path / "3").source.position(None, tmp_path) in ({"files": []}, {"row": 0})
+    assert Run(spark, case.source, tmp_path / "3").source.position(None, tmp_path) in (
+        {"files": []},
+        {"row": 0},
+        {"offsets": None},
+    )
 
 
 def test_one_column_can_be_read_alone(spark: SparkSession, case: Case, tmp_path: Path) -> None:
@@ -172,7 +197,14 @@ def test_a_failure_that_is_not_its_own_is_left_alone(case: Case) -> None:
     assert case.source.failure("java.lang.OutOfMemoryError") is None
 
 
-@pytest.mark.parametrize(("kind", "options"), [("FILES", {"path": ".", "format": "csv"}), ("DATAGEN", {"rows": "1"})])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("FILES", {"path": ".", "format": "csv"}),
+        ("DATAGEN", {"rows": "1"}),
+        ("KAFKA", {"brokers": "a:1", "topic": "a"}),
+    ],
+)
 def test_unknown_options_are_refused(kind: str, options: dict[str, str]) -> None:
     with pytest.raises(Error) as refused:
         registry.source(kind, "items", ITEMS, [*given(**options), ("hedaer", "x", Span(3, 9))])

@@ -159,7 +159,9 @@ def test_no_row_is_lost_or_made_by_pairing(ops: list[tuple[str, int, int]], keye
     made = paired(parts, keys if keyed else None)
     net = [0] * len(ops)
     for change in made:
+        lone = [("u", True, False)] if keyed and change.after is not None and ops[change.after][0] == "+U" else []
         assert (change.op, change.before is None, change.after is None) in {
+            *lone,
             ("c", True, False),
             ("d", False, True),
             ("u", False, False),

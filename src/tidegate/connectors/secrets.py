@@ -6,7 +6,7 @@ import re
 
 _SECRET = re.compile(
     r"(^|[._\-])(password|passwd|secret|token|credentials?|jaas\.config)$"
-    r"|(^|[._\-])(api|access|secret|private|account|encryption|signing|shared)[._\-]?key$|^key$"
+    r"|(^|[._\-])(api|access|secret|private|account|encryption|signing|shared)[._\-]?key$"
 )
 _IN_URL = re.compile(r"(://[^:/@\s']+:)([^@\s']+)(?=@)")
 _IN_SQL = re.compile(r"""(['"`]?)([A-Za-z_][\w.\-]*)\1(\s*=\s*)'((?:[^']|'')*)'""")

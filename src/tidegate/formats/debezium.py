@@ -124,7 +124,7 @@ class DebeziumEncoder:
 def paired(parts: Parts, keys: list[bytes | None] | None) -> list[Change]:
     """Changes in the order of the table, an update where its new row stands. A row that an update takes back belongs to
     the next new row of the same key; without keys, of the same unbroken run of updates. A row without its other half
-    just comes or goes."""
+    just comes or goes; but with a key a new row of an update stays one, `before` unknown: upsert views tell no more."""
     units = [place for place, weight in enumerate(parts.weights) for _ in range(abs(weight))]
     old_of = _matches([(parts.ops[place], _run_or_key(keys, place)) for place in units])
     used = set(old_of.values())
@@ -134,7 +134,8 @@ def paired(parts: Parts, keys: list[bytes | None] | None) -> list[Change]:
         if unit in old_of:
             changes.append(Change("u", units[old_of[unit]], place, step))
         elif parts.ops[place].startswith("+"):
-            changes.append(Change("c", None, place, step))
+            lone = "u" if parts.ops[place] == "+U" and keys is not None else "c"
+            changes.append(Change(lone, None, place, step))
         elif unit not in used:
             changes.append(Change("d", place, None, step))
     return changes

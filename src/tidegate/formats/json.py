@@ -35,7 +35,7 @@ SHOWN = f"make_valid_utf8({TEXT})"
 _PARSED = "__parsed"
 _BLANKS = r"' \n\r\t'"
 _TORN = f"(NOT endswith({TEXT}, '}}') AND NOT endswith(rtrim({_BLANKS}, {TEXT}), '}}'))"
-_MANY = rf"(contains({TEXT}, '}}\n{{') OR contains({TEXT}, '}}\r\n{{'))"
+_MANY = rf"(contains({TEXT}, '\n') AND (contains({TEXT}, '}}\n{{') OR contains({TEXT}, '}}\r\n{{')))"
 _UNREAD = f"{_PARSED} IS NULL OR {_PARSED}.{CORRUPT} IS NOT NULL OR {_TORN} OR {_MANY}"
 _WHOLE_CHANGE = "not a Debezium envelope of {}"
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 CORRUPT = "__corrupt"
 TEXTS = "__texts"
 UNREADABLE = f"{TEXTS} IS NULL OR {TEXTS}.{CORRUPT} IS NOT NULL"
-_BAD = "__bad"
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,12 @@ class Diagnosis:
     whole: str
 
     def add(self, frame: DataFrame, name: str) -> DataFrame:
-        """The frame with a column that says what is wrong, NULL if nothing is."""
-        frame = frame.selectExpr("*", f"({self.bad}) AS {_BAD}")
-        frame = frame.selectExpr("*", f"IF({_BAD}, {self.texts}, NULL) AS {TEXTS}")
+        """The frame with a column that says what is wrong, NULL if nothing is. One expression, in which the text is
+        parsed again wherever it is needed: every projection of its own would copy all rows, also the good ones."""
         cases = " ".join(f"WHEN {holds} THEN {literal(says)}" for holds, says in self.shapes)
         culprits = ", ".join([*map(_culprit, self.suspects), literal(self.whole)])
-        return frame.selectExpr("*", f"CASE WHEN NOT {_BAD} THEN NULL {cases} ELSE coalesce({culprits}) END AS {name}")
+        fault = f"CASE WHEN NOT ({self.bad}) THEN NULL {cases} ELSE coalesce({culprits}) END"
+        return frame.selectExpr("*", f"{fault.replace(TEXTS, self.texts)} AS {name}")
 
 
 def missing_text(columns: Schema) -> str | None:

@@ -99,7 +99,7 @@ def _encoder(
             return PlainEncoder(layout, writer, key)
         case "upsert" if not columns:
             message = f"format upsert needs a key, and what {layout.relation} is fed by has none"
-            hint = "write key = 'column', or format = 'debezium' or 'ops', which need none"
+            hint = "SELECT the key in the view, or write format = 'debezium' or 'ops', which need none"
             raise make("SINK_CANNOT_TAKE", message=message, hint=hint, span=bag.span)
         case "upsert":
             return UpsertEncoder(layout, writer, key)

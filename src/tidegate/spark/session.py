@@ -2,7 +2,10 @@
 without). A user's own session is never changed: ours is a new session over the same context.
 
 Workers are spoken to by Unix sockets. On TCP, Spark's small writes wait for an acknowledgement that Linux delays by
-40 ms, once per Python task: more than a third of what a level of a small step cost."""
+40 ms, once per Python task: more than a third of what a level of a small step cost.
+
+Arrow batches are bounded by their rows. With a bound on bytes too (64 MB, Spark's own) Spark adds up the sizes of all
+columns after every row, which takes three times as long as handing the rows to Python does."""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ PACKAGE = "org.apache.spark.sql.execution.streaming"
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "25000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.stateStore.providerClass": f"{PACKAGE}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from tidegate.connectors.kafka.options import ReadOptions
 
 SECONDS = 20.0
+LOGGER = logging.getLogger("tidegate.kafka")
+LOGGER.addHandler(logging.NullHandler())
 
 
 def partitions(options: ReadOptions) -> dict[str, list[int]]:
@@ -21,7 +24,8 @@ def partitions(options: ReadOptions) -> dict[str, list[int]]:
             "group.id": options.group or "tidegate",
             **client_settings(options.client),
             "bootstrap.servers": options.brokers,
-        }
+        },
+        logger=LOGGER,
     )
     try:
         topics = client.list_topics(timeout=SECONDS).topics

@@ -38,11 +38,12 @@ class KafkaSink:
         made = encoder(Layout(spec.name, spec.columns, options.key or spec.key), spec.format, bag, options.topic)
         bag.finish()
         check_settings(options)
-        if made.takes == "upsert" and options.key and spec.key and set(options.key) != set(spec.key):
+        if made.takes == "upsert" and options.key and set(options.key) != set(spec.key):
+            known = f"which is {', '.join(spec.key)}" if spec.key else "which it does not show"
             raise make(
                 "INVALID_OPTION",
-                message=f"rows are replaced by the key of the view, which is {', '.join(spec.key)}",
-                hint="leave out key",
+                message=f"rows are replaced by the key of the view, {known}",
+                hint="leave out key" if spec.key else "SELECT the key in the view",
                 span=key_at,
             )
         return cls(spec, options, made)

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = 1 << 11
-TASK_ROWS = 250_000
+_LARGE_FETCHES = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+"""Spark asks the broker for the bounds of a partition with every poll, so polls of 500 records (the client's default)
+cost more than the records do."""
 _LOST = re.compile(r"(Some data may have been lost|Partition .*offset was changed|KAFKA_DATA_LOSS|OffsetOutOfRange)")
 _GONE = re.compile(r"(UnknownTopicOrPartition|does not host this topic-partition|InvalidTopicException)")
 _AWAY = re.compile(
@@ -140,8 +142,8 @@ class KafkaSource:
         settings = {
             "kafka.bootstrap.servers": chosen.brokers,
             "kafka.isolation.level": "read_committed",
+            **_LARGE_FETCHES,
             "failOnDataLoss": str(chosen.fail_on_data_loss).lower(),
-            "maxRecordsPerPartition": str(TASK_ROWS),
             "subscribePattern" if chosen.pattern else "subscribe": chosen.pattern or ",".join(chosen.topics),
         }
         if chosen.group is not None:

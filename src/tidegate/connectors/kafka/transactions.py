@@ -6,13 +6,12 @@ same transaction as the records, so both are there or neither is, and it can be 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from tidegate.connectors.kafka.client import client_settings, library
+from tidegate.connectors.kafka.client import LOGGER, client_settings, library
 from tidegate.connectors.kafka.sink_options import WriteOptions
 from tidegate.connectors.secrets import is_secret
 from tidegate.errors import Error, make
@@ -23,8 +22,6 @@ ANSWER_SECONDS = 5.0
 TRANSACTION_SECONDS = 20.0
 DELIVERY_MILLISECONDS = 30_000
 SERVED_EVERY = 1000
-LOGGER = logging.getLogger("tidegate.kafka")
-LOGGER.addHandler(logging.NullHandler())
 
 
 class DeliveryError(OSError):
