@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import tidegate
 from tests.kafka.helpers import put, rows, told, topic
 from tests.servers import Broker
+from tidegate.connectors.kafka import jars
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
@@ -154,6 +155,32 @@ def test_what_cannot_be_reached(spark: SparkSession, tmp_path: Path, broker: Bro
             db.step()
         assert (caught.value.code, caught.value.message) == ("PIPELINE_FAILED", "there is no topic nobody-made-it")
         assert caught.value.hint == "create the topic, then start again"
+    with tidegate.connect(tmp_path / "b", spark=spark, clock="virtual") as db:
+        db.sql("""CREATE SOURCE s (id BIGINT) FROM KAFKA (brokers = '127.0.0.1:1', topic = 'any');
+                  CREATE MATERIALIZED VIEW v AS SELECT * FROM s""")
+        with pytest.raises(tidegate.Error) as caught:
+            db.step()
+        assert caught.value.message == "no Kafka broker answers at 127.0.0.1:1"
+        assert caught.value.hint == "check that it runs and that brokers = '...' is right, then start again"
+
+
+def test_without_the_connector(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark cannot fetch a version that does not exist."""
+    monkeypatch.setenv("TIDEGATE_JARS", str(tmp_path))
+    monkeypatch.setattr(jars, "known", lambda _: False)
+    monkeypatch.setattr(jars, "package", lambda _: "org.example:nothing:0.0.1")
+    with tidegate.connect(tmp_path / "db", spark=spark, clock="virtual") as db:
+        db.sql("""CREATE SOURCE s (id BIGINT) FROM KAFKA (brokers = '127.0.0.1:1', topic = 'any');
+                  CREATE MATERIALIZED VIEW v AS SELECT * FROM s""")
+        with pytest.raises(tidegate.Error) as caught:
+            db.step()
+    assert caught.value.code == "CONNECTOR_JARS"
+    assert caught.value.message == "connector KAFKA needs org.example:nothing:0.0.1"
+    assert caught.value.hint == (
+        "put the jars (spark-sql-kafka-0-10_2.13, spark-token-provider-kafka-0-10_2.13, kafka-clients, commons-pool2)"
+        " into a folder and set TIDEGATE_JARS to it, or start Spark with"
+        " spark.jars.packages = org.example:nothing:0.0.1"
+    )
 
 
 @pytest.mark.parametrize(

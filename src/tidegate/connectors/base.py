@@ -122,6 +122,10 @@ class Remote(Protocol):
         """Whether a step that failed with this text may go well later."""
         ...
 
+    def reachable(self) -> bool:
+        """Whether the other end is there now."""
+        ...
+
 
 @runtime_checkable
 class Refreshed(Protocol):

@@ -49,6 +49,7 @@ SETTINGS_FILE = "pipeline.json"
 SLOW_WORKER = "worker failed to connect back"
 STARTS = 4
 SPARKS_OWN = "200"
+LOOK_SECONDS = 2.0
 
 
 class Pipeline:
@@ -64,6 +65,7 @@ class Pipeline:
         self._running: Wanted | None = None
         self._launched: tuple[Generation, Wanted, int | None] | None = None
         self._starts = 0
+        self._waiting, self._next_look = False, 0.0
         self._clock_lock = threading.RLock()
         self._keeper: LineKeeper | None = None
         self._waker: Waker | None = None
@@ -83,7 +85,7 @@ class Pipeline:
 
     @property
     def active(self) -> bool:
-        return self._query is not None and self._query.isActive
+        return self._waiting or (self._query is not None and self._query.isActive)
 
     @property
     def state(self) -> dict[str, dict[str, list[int]]]:
@@ -139,8 +141,7 @@ class Pipeline:
             return
         failure = self._query.exception()
         if failure is not None and self._launched is not None and self._away(str(failure)):
-            print(f"{self._explained(str(failure)).message}: trying again", file=sys.stderr)
-            self._launch(*self._launched)
+            self._go_on_when_it_is_back(str(failure))
         elif failure is not None:
             self._starts += 1
             self._failed(failure, last=self._starts >= STARTS)
@@ -148,6 +149,7 @@ class Pipeline:
     def stop(self) -> None:
         """Ends the query between two steps where it can, so that what is logged is also committed."""
         query, recorder = self._query, self._recorder
+        self._waiting = False
         if query is None or recorder is None:
             return
         if self._waker is not None:
@@ -471,6 +473,19 @@ class Pipeline:
             self._launch(*self._launched)
             return
         raise self._explained(text) from failure
+
+    def _go_on_when_it_is_back(self, text: str) -> None:
+        """Starts the query again as soon as every source can be reached."""
+        if not self._waiting:
+            print(f"{self._explained(text).message}: waiting for it", file=sys.stderr)
+            self._waiting = True
+        assert self._launched is not None
+        sources = self._launched[1].sources.values()
+        if time.monotonic() >= self._next_look and all(s.reachable() for s in sources if isinstance(s, Remote)):
+            self._launch(*self._launched)
+            self._waiting = False
+        elif time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_SECONDS
 
     def _away(self, text: str) -> bool:
         """Whether a source's other end is away: then a pipeline that runs on goes on when it is back."""

@@ -59,11 +59,12 @@ def known(spark: SparkSession) -> bool:
 
 
 def _fetch(spark: SparkSession) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         spark.sql(f"ADD JAR 'ivy://{package(spark.version)}'")
-    except PySparkException as failure:
+    except (PySparkException, Py4JError) as failure:
         raise missing(spark.version) from failure
 
 

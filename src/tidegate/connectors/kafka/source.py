@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidegate.catalog.schema import names
 from tidegate.connectors.base import ERROR, RAW, SEQ, SHARD, WEIGHT, Position, SourceContext, SourceSpec
 from tidegate.connectors.kafka import jars
+from tidegate.connectors.kafka.client import partitions
 from tidegate.connectors.kafka.metadata import expressions, metadata
 from tidegate.connectors.kafka.options import ReadOptions, Start, read_options
 from tidegate.connectors.options import Bag
@@ -80,6 +81,7 @@ class KafkaSource:
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
         jars.ensure(spark)
+        self._check()
         reader = spark.readStream.format("kafka").options(**self._settings(), **self._starting(context.start))
         if self.options.max_rows_per_step is not None:
             reader = reader.option("maxOffsetsPerTrigger", str(self.options.max_rows_per_step))
@@ -88,6 +90,7 @@ class KafkaSource:
     def content(self, spark: SparkSession) -> pa.Table:
         """All that is in the topics now."""
         jars.ensure(spark)
+        self._check()
         reader = spark.read.format("kafka").options(**self._settings())
         frame = self._rows(reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load())
         try:
@@ -114,7 +117,7 @@ class KafkaSource:
                 hint="write fail_on_data_loss = 'false' to go on without them, or DROP and CREATE it again",
             )
         if _GONE.search(text):
-            return make("PIPELINE_FAILED", message=f"there is no {where}", hint="create the topic, then start again")
+            return self._no_topic(", ".join(self.options.topics) or f"like {self.options.pattern}")
         if found := _DENIED.search(text):
             return make(
                 "PIPELINE_FAILED",
@@ -131,6 +134,23 @@ class KafkaSource:
 
     def away(self, text: str) -> bool:
         return _AWAY.search(text) is not None
+
+    def reachable(self) -> bool:
+        try:
+            partitions(self.options)
+        except Error:
+            return False
+        return True
+
+    def _check(self) -> None:
+        """Spark would take minutes to say that there is no broker or no topic."""
+        found = partitions(self.options)
+        missing = [topic for topic in self.options.topics if topic not in found]
+        if missing:
+            raise self._no_topic(", ".join(missing))
+
+    def _no_topic(self, name: str) -> Error:
+        return make("PIPELINE_FAILED", message=f"there is no topic {name}", hint="create the topic, then start again")
 
     @cached_property
     def _where(self) -> str:
@@ -165,8 +185,6 @@ class KafkaSource:
 
     def _with_new_partitions(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """Spark wants an offset for every partition: those that were not there yet are read from their beginning."""
-        from tidegate.connectors.kafka.client import partitions
-
         found = {topic: dict(parts) for topic, parts in offsets.items()}
         for topic, numbers in partitions(self.options).items():
             found[topic] = {str(number): found.get(topic, {}).get(str(number), -2) for number in numbers}

@@ -6,8 +6,9 @@ same transaction as the records, so both are there or neither is, and it can be 
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +20,8 @@ from tidegate.errors import Error, make
 Record = tuple[bytes | None, bytes | None]
 
 ANSWER_SECONDS = 5.0
-TRANSACTION_SECONDS = 20.0
+TRANSACTION_SECONDS = 10.0
+GRACE_SECONDS = 2.0
 DELIVERY_MILLISECONDS = 30_000
 SERVED_EVERY = 1000
 
@@ -38,6 +40,7 @@ class Connection:
         self._undelivered: Any = None
         self._gone = False
         self._consumer = self._client(self._kafka.Consumer, {"group.id": name, "enable.auto.commit": False})
+        self._group = self._consumer.consumer_group_metadata()
         self._producer: Any = None
         try:
             self._find_topic()
@@ -196,15 +199,36 @@ class Connection:
             self._serve(0)
         self._serve(0)
         place = self._kafka.TopicPartition(self._options.topic, 0, step)
-        group = self._consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction([place], group, TRANSACTION_SECONDS)
-        self._producer.commit_transaction(TRANSACTION_SECONDS)
+        producer, group = self._producer, self._group
+        self._answered(lambda: producer.send_offsets_to_transaction([place], group, TRANSACTION_SECONDS))
+        self._answered(lambda: producer.commit_transaction(TRANSACTION_SECONDS))
         self.last = step
+
+    def _answered(self, call: Callable[[], object]) -> None:
+        """A call that ends in time. For a group's coordinator that a broker still loads after its start the client
+        waits longer than it was told to, perhaps for ever: then this producer is left to itself, and the next one shuts
+        it out."""
+        problems: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as problem:
+                problems.append(problem)
+
+        thread = threading.Thread(target=run, daemon=True, name="tidegate-kafka-commit")
+        thread.start()
+        thread.join(TRANSACTION_SECONDS + GRACE_SECONDS)
+        if thread.is_alive():
+            self._producer = None
+            raise DeliveryError(_said(self._options, "the transaction was not committed in time"))
+        if problems:
+            raise problems[0]
 
     def _abort(self) -> None:
         """Readers of committed records wait for an open transaction. If it cannot be ended now, the next producer of
         this name ends it, or the brokers do after transaction_timeout."""
-        if self._gone:
+        if self._gone or self._producer is None:
             return
         try:
             self._producer.purge()
@@ -227,7 +251,11 @@ class Connection:
         text = error.str()
         if self._gone or self._lost(error):
             text = "no broker answers" + (f": {self._trouble.str()}" if self._trouble is not None else "")
-        return _without_secrets(f"Kafka at {self._options.brokers}, topic {self._options.topic}: {text}", self._options)
+        return _said(self._options, text)
+
+
+def _said(options: WriteOptions, text: str) -> str:
+    return _without_secrets(f"Kafka at {options.brokers}, topic {options.topic}: {text}", options)
 
 
 def _defaults(options: WriteOptions) -> dict[str, Any]:
