@@ -12,7 +12,11 @@ from pyspark.sql import SparkSession
 import tidegate
 from tests.kafka.helpers import put, rows, told, topic
 from tests.servers import Broker
+from tidegate.catalog.schema import Column
+from tidegate.connectors import registry
 from tidegate.connectors.kafka import jars
+from tidegate.connectors.kafka.client import partitions
+from tidegate.connectors.kafka.source import KafkaSource
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
@@ -162,6 +166,15 @@ def test_what_cannot_be_reached(spark: SparkSession, tmp_path: Path, broker: Bro
             db.step()
         assert caught.value.message == "no Kafka broker answers at 127.0.0.1:1"
         assert caught.value.hint == "check that it runs and that brokers = '...' is right, then start again"
+
+
+def test_options_of_javas_client_only(broker: Broker) -> None:
+    """They are for Spark; our own client cannot ask with them, and need not."""
+    given = [("brokers", broker.address, None), ("topic", "any", None), ("kafka.ssl.truststore.location", "/x", None)]
+    source = registry.source("KAFKA", "s", (Column("id", "bigint"),), given)
+    assert isinstance(source, KafkaSource)
+    assert partitions(source.options) is None
+    assert source.reachable()
 
 
 def test_without_the_connector(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

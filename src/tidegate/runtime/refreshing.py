@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -108,9 +109,10 @@ def refresh(db: Database, relation: Relation, source: Refreshed) -> None:
     key, schema = list(relation.primary_key), schema_of(relation.columns)
     good = found.filter(pl.col(ERROR).is_null()).sort(SEQ)
     last = good.unique(key, keep="last", maintain_order=True).filter(pl.col(WEIGHT) > 0).select(names(relation.columns))
-    present = _present(db, relation, schema)
+    waiting = [rows for rows, _ in pending(db, relation)]
+    present = _present(db, relation, schema, waiting)
     gone = present.join(last, on=key, how="anti")
-    changed = last if pending(db, relation) else _changed(last, present)
+    changed = last if waiting else _changed(last, present)
     tables = [(rows.to_arrow().cast(schema), weight) for rows, weight in ((gone, -1), (changed, 1))]
     refused, digest = _refused(relation, found.filter(pl.col(ERROR).is_not_null()))
     before = db.ledger.refreshes().get(relation.name)
@@ -136,9 +138,10 @@ def _changed(rows: pl.DataFrame, present: pl.DataFrame) -> pl.DataFrame:
     return rows.join(present.cast(rows.schema), on=rows.columns, how="anti", nulls_equal=True)
 
 
-def _present(db: Database, relation: Relation, schema: pa.Schema) -> pl.DataFrame:
-    """Rows that may be in the table: those of the last step, and those on their way."""
-    tables = [db.log.content(relation.name, schema, None), *(rows for rows, _ in pending(db, relation))]
+def _present(db: Database, relation: Relation, schema: pa.Schema, waiting: Sequence[pa.Table]) -> pl.DataFrame:
+    """Rows that may be in the table: those of the last step, and those that were on their way before it (a step may end
+    just now, and then they are in both)."""
+    tables = [db.log.content(relation.name, schema, None), *waiting]
     found = pl.from_arrow(pa.concat_tables([table.cast(schema) for table in tables]))
     assert isinstance(found, pl.DataFrame)
     return found.unique(list(relation.primary_key))

@@ -16,17 +16,15 @@ LOGGER = logging.getLogger("tidegate.kafka")
 LOGGER.addHandler(logging.NullHandler())
 
 
-def partitions(options: ReadOptions) -> dict[str, list[int]]:
-    """The partitions of every topic that is read."""
+def partitions(options: ReadOptions) -> dict[str, list[int]] | None:
+    """The partitions of every topic that is read. None: this client does not understand the options that are meant for
+    Spark's (a trust store of Java, say), so it cannot ask."""
     kafka = library()
-    client = kafka.Consumer(
-        {
-            "group.id": options.group or "tidegate",
-            **client_settings(options.client),
-            "bootstrap.servers": options.brokers,
-        },
-        logger=LOGGER,
-    )
+    given = {**client_settings(options.client), "bootstrap.servers": options.brokers}
+    try:
+        client = kafka.Consumer({"group.id": options.group or "tidegate", **given}, logger=LOGGER)
+    except kafka.KafkaException:
+        return None
     try:
         topics = client.list_topics(timeout=SECONDS).topics
     except kafka.KafkaException as failure:

@@ -8,12 +8,11 @@ from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.options import Bag
 from tidegate.connectors.quoting import identifier
 from tidegate.errors import did_you_mean, make
-from tidegate.formats.base import KEY
 
 _HEADERS = "map_from_entries(transform(array_distinct(transform(`__headers`, h -> h.key)), k -> struct(k, {last})))"
 _LAST = "element_at(filter(`__headers`, h -> h.key = k), -1).value"
 FIELDS = {
-    "key": (f"`{KEY}`", ("binary", "string")),
+    "key": ("`__record_key`", ("binary", "string")),
     "partition": ("`__partition`", ("int", "bigint")),
     "offset": ("`__offset`", ("bigint",)),
     "timestamp": ("`__timestamp`", ("timestamp", "timestamp_ntz")),

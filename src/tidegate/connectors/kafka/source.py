@@ -17,7 +17,7 @@ from tidegate.connectors.base import ERROR, RAW, SEQ, SHARD, WEIGHT, Position, S
 from tidegate.connectors.kafka import jars
 from tidegate.connectors.kafka.client import partitions
 from tidegate.connectors.kafka.metadata import expressions, metadata
-from tidegate.connectors.kafka.options import ReadOptions, Start, read_options
+from tidegate.connectors.kafka.options import ReadOptions, read_options
 from tidegate.connectors.options import Bag
 from tidegate.connectors.quoting import identifier, literal
 from tidegate.errors import Error, make
@@ -145,7 +145,7 @@ class KafkaSource:
     def _check(self) -> None:
         """Spark would take minutes to say that there is no broker or no topic."""
         found = partitions(self.options)
-        missing = [topic for topic in self.options.topics if topic not in found]
+        missing = [topic for topic in self.options.topics if found is not None and topic not in found]
         if missing:
             raise self._no_topic(", ".join(missing))
 
@@ -186,7 +186,7 @@ class KafkaSource:
     def _with_new_partitions(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """Spark wants an offset for every partition: those that were not there yet are read from their beginning."""
         found = {topic: dict(parts) for topic, parts in offsets.items()}
-        for topic, numbers in partitions(self.options).items():
+        for topic, numbers in (partitions(self.options) or {}).items():
             found[topic] = {str(number): found.get(topic, {}).get(str(number), -2) for number in numbers}
         return found
 
@@ -201,10 +201,10 @@ class KafkaSource:
         ]
         if "headers" in self.metadata.values():
             carried.append("headers AS `__headers`")
-        around = expressions(self.spec.columns, self.metadata)
-        frame = records.selectExpr(*carried)
-        rows = self.decoder.rows(frame.selectExpr("*", f"`{KEY}` AS `__record_key`"))
-        rows = rows.selectExpr("*", *(each.replace(f"`{KEY}`", "`__record_key`") for each in around))
+        if "key" in self.metadata.values():
+            carried.append("key AS `__record_key`")
+        rows = self.decoder.rows(records.selectExpr(*carried))
+        rows = rows.selectExpr("*", *expressions(self.spec.columns, self.metadata))
         columns = [identifier(name) for name in names(self.spec.columns)]
         place = f"concat({literal('topic ')}, `__topic`, ' partition ', `__partition`, ' offset ', `__offset`, ': ')"
         return rows.selectExpr(
@@ -216,6 +216,3 @@ class KafkaSource:
             f"`{RAW}`",
             f"concat(`__topic`, '-', `__partition`) AS `{SHARD}`",
         )
-
-
-__all__ = ["KafkaSource", "Start"]
