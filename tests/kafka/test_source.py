@@ -125,6 +125,7 @@ def test_a_lagging_partition_is_not_late_and_an_idle_one_holds_up_nobody(
     db.step()
     assert waterline() is None
     db.advance_clock(dt.timedelta(seconds=15))
+    db.step()
     put(broker, name, minute("00:30", 5), minute("02:30", 6), partition=1)
     db.step()
     assert waterline() is None
