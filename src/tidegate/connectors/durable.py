@@ -19,6 +19,21 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     sync_folder(path.parent)
 
 
+class LastStep:
+    """The last step that a sink has applied, in a file of its own. What another creation of the sink left there does
+    not count."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path, self._owner = folder / "last_step", owner
+        found, _, last = self._path.read_text().partition("\n") if self._path.exists() else ("", "", "")
+        self.step = int(last) if found == owner else None
+
+    def keep(self, step: int) -> None:
+        self.step = step
+        write_atomically(self._path, lambda file: file.write(f"{self._owner}\n{step}".encode()))
+
+
 def sync_folder(folder: Path) -> None:
     """Makes names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)

@@ -29,16 +29,6 @@ def error_text(columns: Schema, options: ReadOptions) -> str:
     )
 
 
-def missing_text(columns: Schema) -> str | None:
-    """An expression: the first NULL in a column that is NOT NULL, or None if every column may be NULL."""
-    cases = [
-        f"WHEN {identifier(c.name)} IS NULL THEN {literal(f'{c.name} is NULL, but the column is NOT NULL')}"
-        for c in columns
-        if not c.nullable
-    ]
-    return f"CASE {' '.join(cases)} END" if cases else None
-
-
 def row_text(columns: Schema) -> str:
     """An expression: the row as JSON."""
     return f"to_json(struct({', '.join(identifier(c.name) for c in columns)}))"

@@ -13,12 +13,13 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tidegate.catalog.schema import names
 from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
-from tidegate.connectors.files.malformed import CORRUPT, error_text, missing_text, row_text
+from tidegate.connectors.files.malformed import CORRUPT, error_text, row_text
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.connectors.files.positions import consumed
 from tidegate.connectors.options import Bag
 from tidegate.connectors.quoting import identifier, literal
 from tidegate.errors import Error, make
+from tidegate.formats.malformed import missing_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import write_atomically
+from tidegate.connectors.durable import LastStep
 from tidegate.connectors.kafka.sink_options import WriteOptions, write_options
 from tidegate.connectors.kafka.transactions import Connection, check_settings
 from tidegate.connectors.options import Bag
@@ -27,9 +26,8 @@ class KafkaSink:
     options: WriteOptions
     encoder: Encoder
     _connection: Connection | None = None
-    _record: Path = field(default_factory=Path)
     _owner: str = ""
-    _last: int | None = None
+    _last: LastStep | None = None
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> KafkaSink:
@@ -53,16 +51,13 @@ class KafkaSink:
         return self.encoder.takes
 
     def open(self, context: SinkContext) -> None:
-        context.folder.mkdir(parents=True, exist_ok=True)
-        self._record = context.folder / "last_step"
-        owner, _, last = self._record.read_text().partition("\n") if self._record.exists() else ("", "", "")
-        self._owner = context.owner
-        self._last = int(last) if owner == context.owner else None
+        self._owner, self._last = context.owner, LastStep(context.folder, context.owner)
         self._connect()
 
     def write(self, step: int, changes: pa.Table) -> None:
         connection = self._connection or self._connect()
-        if self._last is not None and step <= self._last:
+        last = self.last_step()
+        if last is not None and step <= last:
             return
         try:
             connection.write(step, self.encoder.records(changes))
@@ -72,7 +67,7 @@ class KafkaSink:
         self._remember(connection.last)
 
     def last_step(self) -> int | None:
-        return self._last
+        return None if self._last is None else self._last.step
 
     def close(self) -> None:
         if self._connection is not None:
@@ -85,9 +80,9 @@ class KafkaSink:
         return self._connection
 
     def _remember(self, step: int | None) -> None:
-        if step is not None and (self._last is None or step > self._last):
-            self._last = step
-            write_atomically(self._record, lambda file: file.write(f"{self._owner}\n{step}".encode()))
+        assert self._last is not None
+        if step is not None and (self._last.step is None or step > self._last.step):
+            self._last.keep(step)
 
 
 def transactional_name(owner: str, sink: str) -> str:

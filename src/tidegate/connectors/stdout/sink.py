@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import write_atomically
+from tidegate.connectors.durable import LastStep
 from tidegate.connectors.lines import json_objects, shown_cells
 from tidegate.connectors.options import Bag
 from tidegate.connectors.stdout.options import line_format
@@ -23,9 +22,7 @@ class StdoutSink:
 
     spec: SinkSpec
     format: str
-    _record: Path = field(default_factory=Path)
-    _owner: str = ""
-    _last: int | None = None
+    _last: LastStep | None = None
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> StdoutSink:
@@ -36,23 +33,19 @@ class StdoutSink:
         return "changelog"
 
     def open(self, context: SinkContext) -> None:
-        context.folder.mkdir(parents=True, exist_ok=True)
-        self._record = context.folder / "last_step"
-        owner, _, last = self._record.read_text().partition("\n") if self._record.exists() else ("", "", "")
-        self._owner = context.owner
-        self._last = int(last) if owner == context.owner else None
+        self._last = LastStep(context.folder, context.owner)
 
     def write(self, step: int, changes: pa.Table) -> None:
-        if self._last is not None and step <= self._last:
+        assert self._last is not None
+        if self._last.step is not None and step <= self._last.step:
             return
         lines = json_lines(changes) if self.format == "json" else op_lines(changes)
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
-        self._last = step
-        write_atomically(self._record, lambda file: file.write(f"{self._owner}\n{step}".encode()))
+        self._last.keep(step)
 
     def last_step(self) -> int | None:
-        return self._last
+        return None if self._last is None else self._last.step
 
     def close(self) -> None:
         sys.stdout.flush()
