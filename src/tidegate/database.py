@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import errors, sql
 from tidegate.catalog import Catalog, store
+from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.schema import Schema
 from tidegate.connectors.secrets import mask_sql
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
+from tidegate.runtime.captures import Captures
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.ledger import Ledger
 from tidegate.runtime.readiness import readiness
 from tidegate.runtime.refreshing import Refresher, load_tables, next_refresh, refresh_table
+from tidegate.runtime.reinjection import Reinjection
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.step_log import StepLog
@@ -66,6 +69,9 @@ class Database:
         self.log.refresh()
         self.ledger = Ledger(self.folder)
         self.sinks = Sinks(self.folder, self.log)
+        self.captures = Captures(self)
+        self.results = Reinjection(self.folder.root, self.log, self.inserts)
+        self.inserts.clock = self.now_us
         self._engine: Engine | None = None
         self._closed = False
         self._refresher: Refresher | None = None
@@ -85,6 +91,10 @@ class Database:
             if self._virtual and self._engine.clock_us() == 0:
                 self._engine.set_time(VIRTUAL_EPOCH_US)
         return self._engine
+
+    def now_us(self) -> int:
+        """The processing clock, in microseconds since 1970."""
+        return self.engine.clock_us() if self._virtual else time.time_ns() // 1000
 
     def sql(self, text: str) -> Result:
         """Runs one or many statements; the last one's result. What came before a refused statement stays."""
@@ -129,7 +139,7 @@ class Database:
     def batch(self) -> Batch:
         """Changes of several relations as one atomic step: `with db.batch() as b: ...`."""
         self._writable()
-        return Batch(lambda: self.catalog, self.inserts)
+        return Batch(lambda: self.catalog, self.inserts, self._on_events)
 
     def advance(self, column: str, value: Any) -> None:
         """Moves the frontier of `relation.column`."""
@@ -140,6 +150,7 @@ class Database:
         """Runs until nothing more can happen, and says what did."""
         before = self.log.last()
         self._load_tables()
+        self.captures.catch_up()
         if self._launch(release=self.inserts.head()):
             self.engine.idle()
         return self._report(before)
@@ -148,7 +159,9 @@ class Database:
         """Runs continuously, in the background. Returns when every table that a connector fills is ready; meanwhile
         `progress` is told now and then how much of those that are not has been read, from 0 to 1."""
         self._load_tables()
-        if self._launch():
+        started = self._launch()
+        self.captures.start()
+        if started:
             self._await_tables(progress)
         if self._refresher is None and next_refresh(self) is not None:
             self._refresher = Refresher(self)
@@ -178,6 +191,7 @@ class Database:
         if self._refresher is not None:
             self._refresher.stop()
             self._refresher = None
+        self.captures.stop()
         if self._engine is not None:
             self._engine.stop()
 
@@ -194,6 +208,7 @@ class Database:
         """Runs until every bounded input has ended."""
         before = self.log.last()
         self._load_tables()
+        self.captures.catch_up()
         if self._launch(once=True):
             self.engine.idle()
             self.engine.end()
@@ -219,7 +234,7 @@ class Database:
 
         self.log.refresh()
         entry = self.catalog.readable(relation)
-        if not entry.kept:
+        if not entry.kept and entry is not EVENTS:
             raise errors.make(
                 "NOT_SUPPORTED",
                 message=f"{entry.name} is a {entry.described}: its changes are not kept",
@@ -288,6 +303,7 @@ class Database:
         self._closed = True
         self.stop()
         self.sinks.close()
+        self.results.close()
         self.folder.close()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -308,8 +324,19 @@ class Database:
         """Makes the pipeline run what the catalog says; False if there is nothing to run."""
         self._writable()
         started = self.engine.run(self.catalog, self.ledger, release, once)
+        self._return_results()
         self.sinks.open(self.catalog, self.ledger.begun())
         return started
+
+    def _return_results(self) -> None:
+        """Results of views over the event bus go back to it."""
+        if self.results.apply(self.engine.returning(self.catalog, self.ledger)):
+            self.engine.release_own()
+
+    def _on_events(self) -> None:
+        """Events were given: from now on they are logged."""
+        if BUS not in self.ledger.begun():
+            self.ledger.created(BUS, 0, 0)
 
     def _load_tables(self) -> None:
         self._writable()
@@ -319,7 +346,8 @@ class Database:
     def _await_tables(self, progress: Callable[[Mapping[str, float]], None] | None) -> None:
         """Waits for the first step in which every table was read to its end."""
         while self.running_now:
-            missing = [name for name, ready in readiness(self.catalog, self.ledger, self.log).items() if not ready]
+            self.captures.check()
+            missing = [name for name, ready in readiness(self).items() if not ready]
             if not missing:
                 return
             with self.log.arrived:
@@ -329,10 +357,12 @@ class Database:
         self._alive()
 
     def _after_step(self, step: int) -> None:
+        self._return_results()
         self.sinks.apply()
         self.engine.maintain(self.catalog, self.ledger.retention(DEFAULT_RETENTION), self.sinks)
 
     def _alive(self) -> None:
+        self.captures.check()
         if self._engine is not None:
             self._engine.check()
 

@@ -71,12 +71,6 @@ def test_a_folder_with_other_files_is_not_taken(tmp_path: Path) -> None:
     )
 
 
-def test_listen_says_that_it_is_not_there_yet() -> None:
-    found = runner.invoke(app, ["listen", "postgres://localhost/shop", "--view", "a=SELECT 1"])
-    assert found.exit_code == 2
-    assert found.stderr.startswith("NOT_SUPPORTED: `tidegate listen` is not built in yet\n")
-
-
 @pytest.mark.parametrize(
     ("problem", "code"),
     [

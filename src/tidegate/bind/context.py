@@ -37,8 +37,8 @@ class Bound:
 @dataclass(frozen=True)
 class Context:
     """The relations and named subqueries that a query can read. `dependencies` collects those it does read, `warnings`
-    what its author should know. `lateness` (ALLOWED LATENESS, in microseconds) and `max_groups` are told to every
-    windowed grouping."""
+    what its author should know. `name` is that of the view. `lateness` (ALLOWED LATENESS, in microseconds) and
+    `max_groups` are told to every windowed grouping."""
 
     catalog: Catalog
     analyzer: Analyzer
@@ -47,6 +47,7 @@ class Context:
     dependencies: dict[str, None] = field(default_factory=dict)
     lateness: int = 0
     max_groups: int | None = None
+    name: str = ""
     warnings: list[Warning_] = field(default_factory=list)
 
     def with_ctes(self, query: exp.Query) -> Context:

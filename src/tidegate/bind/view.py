@@ -10,19 +10,24 @@ from sqlglot import exp
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.emit import capped, final_gate, gated, lateness_of, strategy_of
+from tidegate.bind.events import DEFAULT_GROUPS
 from tidegate.bind.query import bind_query
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
 from tidegate.bind.storable import check_type, storable
 from tidegate.bind.unsupported import refused
 from tidegate.catalog import Catalog, Relation, TimeNote
+from tidegate.catalog.bus import BUS
 from tidegate.catalog.options import accept
 from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Span, Warning_, make
 from tidegate.plan import Door, Node, Project, Rank, View, kept, walk
 from tidegate.rules import rewrite
-from tidegate.sql import parse, span_of
+from tidegate.sql import clauses, parse, span_of
+from tidegate.sql.event_paths import from_tables, windowed_bus
+from tidegate.sql.event_views import over_events
 from tidegate.sql.statements import CreateSink, CreateView, Name, Query
+from tidegate.sql.window_names import END, START
 from tidegate.traits import kind as kinds
 from tidegate.traits.waterline import Frontier, Line
 
@@ -58,11 +63,13 @@ class BoundView:
 
 @dataclass(frozen=True)
 class Extras:
-    """What is said of a view outside of its query: options, LATENESS, and the strategy that a sink forces on it."""
+    """What is said of a view outside of its query: options, LATENESS, and the strategy that a sink forces on it.
+    `results`: it is for the bus, and may have columns that views have not."""
 
     options: tuple[tuple[str, str], ...] = ()
     times: tuple[TimeNote, ...] = ()
     forced: str | None = None
+    results: bool = False
 
 
 NOTHING = Extras()
@@ -111,14 +118,18 @@ def bind_definition(
     """A query under a name."""
     _check_step(query)
     options = dict(extras.options)
+    select = over_events(query.select)
+    over_bus = select is not query.select
+    _check_event_options(options, over_bus, query)
     context = Context(
         catalog,
         analyzer,
         lambda relation: view_rows(relation, catalog, analyzer),
         lateness=lateness_of(query),
-        max_groups=int(options["max_groups"]) if "max_groups" in options else None,
+        max_groups=int(options["max_groups"]) if "max_groups" in options else DEFAULT_GROUPS if over_bus else None,
+        name=name,
     )
-    bound = _named(name, bind_query(query.select, context), aliases)
+    bound = _named(name, bind_query(select, context), aliases, WINDOW_EDGES if extras.results else ())
     written = capped(_rooted(bound), context.max_groups)
     visible = len(bound.fields)
     strategy = strategy_of(query, written, extras.forced)
@@ -142,6 +153,14 @@ def bind_definition(
         output=output,
         late_to=_late_table(query, catalog, tuple(context.dependencies)),
     )
+
+
+def _check_event_options(options: dict[str, str], over_bus: bool, query: Query) -> None:
+    """What is said of results that return to the bus, or of the time of events, needs a view over the bus."""
+    for option in ("emit", "idle_timeout"):
+        if option in options and not over_bus:
+            message = f"option '{option}' is for views over {BUS}"
+            raise make("INVALID_OPTION", message=message, hint="leave it out", span=query.span)
 
 
 def _door(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
@@ -212,6 +231,39 @@ def rebound(catalog: Catalog, analyzer: Analyzer) -> Catalog:
     return fresh
 
 
+WINDOW_EDGES = ("__window_start", "__window_end")
+"""What results that return to the bus have beside the columns of their view: the window that they are of."""
+
+
+def results_of(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> BoundView:
+    """A view over the bus as its results return there: with its windows, and with the parts of its key."""
+    key = (relation, catalog.upstream(relation), "results")
+    found = _definitions.get(key)
+    if found is None:
+        statement = parse(relation.sql).statements[0]
+        assert isinstance(statement, CreateView)
+        query, aliases = statement.query, statement.aliases
+        edges = _edges(query.select)
+        if edges is not None:
+            query = replace(query, select=edges)
+            aliases = aliases and (*aliases, *(Name(edge, query.span) for edge in WINDOW_EDGES))
+        extras = Extras(options=relation.options, times=relation.times, results=True)
+        found = _definitions[key] = bind_definition(relation.name, query, aliases, catalog, analyzer, extras)
+    return found
+
+
+def _edges(query: exp.Query) -> exp.Query | None:
+    """The query with the edges of its window selected too; None if it has none."""
+    if not isinstance(query, exp.Select) or query.args.get("distinct"):
+        return None
+    if clauses(query).window is None and not any(windowed_bus(table) for table in from_tables(query)):
+        return None
+    result = query.copy()
+    for edge, name in zip((START, END), WINDOW_EDGES, strict=True):
+        result.append("expressions", exp.alias_(exp.column(edge), name, quoted=True))
+    return result
+
+
 _definitions: OrderedDict[object, BoundView] = OrderedDict()
 _REMEMBERED = 1000
 
@@ -258,7 +310,7 @@ def relation_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> B
     return bind_rows(relation, Context(catalog, analyzer, lambda view: view_rows(view, catalog, analyzer)))
 
 
-def _named(name: str, bound: Bound, aliases: tuple[Name, ...]) -> Bound:
+def _named(name: str, bound: Bound, aliases: tuple[Name, ...], reserved: tuple[str, ...] = ()) -> Bound:
     """The columns under the names of `CREATE VIEW v (a, b)`, each name once."""
     if aliases and len(aliases) != len(bound.fields):
         message = f"{name} names {len(aliases)} columns, its query has {len(bound.fields)}"
@@ -266,7 +318,8 @@ def _named(name: str, bound: Bound, aliases: tuple[Name, ...]) -> Bound:
     names = [alias.text for alias in aliases] or [field.name for field in bound.fields]
     spans: list[Span | None] = [alias.span for alias in aliases] or [field.span for field in bound.fields]
     for place, (each, field) in enumerate(zip(names, bound.fields, strict=True)):
-        _check_name(name, each, names[:place], spans[place])
+        if each not in reserved:
+            _check_name(name, each, names[:place], spans[place])
         check_type(Column(each, field.type), spans[place])
     return Bound(bound.plan, tuple(replace(field, name=to) for field, to in zip(bound.fields, names, strict=True)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.system import PREFIX, SYSTEM
 from tidegate.errors import Span, did_you_mean, enumerated, make
@@ -22,7 +23,7 @@ class Catalog:
     _index: dict[str, Relation] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        everything = (*SYSTEM, *self.relations)
+        everything = (*SYSTEM, EVENTS, *self.relations)
         object.__setattr__(self, "_index", {relation.name.casefold(): relation for relation in everything})
 
     def __iter__(self) -> Iterator[Relation]:
@@ -47,6 +48,10 @@ class Catalog:
         if not found.readable:
             hint = f"read what it reads: {_listed(self.reads(found))}" if found.dependencies else None
             raise make("NOT_SUPPORTED", message=f"{name} is a sink, it has no rows to read", hint=hint, span=span)
+        if not found.columns:
+            message = f"{found.name} has no columns: what it captures are events of {BUS}"
+            hint = f"read FROM {BUS} WHERE source = '{found.name}'"
+            raise make("NOT_SUPPORTED", message=message, hint=hint, span=span)
         return found
 
     def of_kind(self, *kinds: str) -> tuple[Relation, ...]:
@@ -115,7 +120,7 @@ class Catalog:
         return Catalog(tuple(each for each in self.relations if each.name not in gone))
 
     def _refuse_system(self, relation: Relation, span: Span | None) -> None:
-        if relation.name.startswith(PREFIX):
+        if relation.name.startswith(PREFIX) or relation is EVENTS:
             raise make("NOT_SUPPORTED", message=f"{relation.name} belongs to every database", span=span)
 
     def _refuse_replacement(self, old: Relation, new: Relation, span: Span | None) -> None:

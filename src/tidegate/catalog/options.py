@@ -35,6 +35,10 @@ def _count(value: str) -> str | None:
     return value if value.isdigit() and int(value) > 0 else None
 
 
+def _row_or_batch(value: str) -> str | None:
+    return value.casefold() if value.casefold() in ("row", "batch", "none") else None
+
+
 def _any(value: str) -> str | None:
     return value
 
@@ -52,11 +56,11 @@ class Known:
 OPTIONS: dict[str, Known] = {
     "append_only": Known(("source", "table"), "'true' or 'false'", _boolean),
     "backfill": Known(("view",), "'true' or 'false'", _boolean),
-    "idle_timeout": Known(("source", "table"), "a duration such as '10s'", _duration),
+    "idle_timeout": Known(("source", "table", "view"), "a duration such as '10s'", _duration),
     "max_ahead": Known(("source", "table"), "a duration such as '1h'", _duration),
     "emit_final": Known(("view",), "a column or its number"),
     "max_groups": Known(("view",), "a number above zero", _count),
-    "emit": Known(("view",), "'row' or 'batch'", maintained=False),
+    "emit": Known(("view",), "'row', 'batch' or 'none'", _row_or_batch),
 }
 
 

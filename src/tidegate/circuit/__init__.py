@@ -1,6 +1,6 @@
 """Logical plans -> the circuit that the engine runs, its identity and its description."""
 
-from tidegate.circuit.build import build, circuit_of, maintained, ops_behind, upstream
+from tidegate.circuit.build import build, circuit_of, event_views, maintained, ops_behind, upstream
 from tidegate.circuit.fingerprint import Fingerprint, changed, diff, fingerprint
 from tidegate.circuit.model import Branch, Circuit, Filter, Input, Op, Output, Port, Project
 
@@ -18,6 +18,7 @@ __all__ = [
     "changed",
     "circuit_of",
     "diff",
+    "event_views",
     "fingerprint",
     "maintained",
     "ops_behind",

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tidegate.bind.analyzer import Analyzer
-from tidegate.bind.view import definition, relation_rows
+from tidegate.bind.view import definition, relation_rows, results_of
 from tidegate.catalog import Catalog, Relation
+from tidegate.catalog.bus import BUS, EVENTS, RESULTS
 from tidegate.circuit.lower import Lowering
 from tidegate.circuit.model import Branch, Circuit, Op, Output, Watched
 from tidegate.plan import Node, frontiers
@@ -19,8 +20,12 @@ from tidegate.sql.statements import CreateSink
 def build(catalog: Catalog, analyzer: Analyzer, begun: Mapping[str, int] | None = None) -> Circuit:
     """What one pipeline computes. `begun`: the step after which each relation begins (0 where it is not named)."""
     lowering = Lowering(begun or {})
-    outputs = tuple(_output(relation, catalog, analyzer, lowering) for relation in maintained(catalog))
-    watched = tuple(each for relation in catalog for each in _watched(relation, catalog, analyzer, lowering))
+    logged = maintained(catalog)
+    if uses_bus(catalog) or BUS in (begun or {}):
+        logged = (EVENTS, *(relation for relation in logged if relation is not EVENTS))
+    outputs = tuple(_output(relation, catalog, analyzer, lowering) for relation in logged)
+    outputs += tuple(_results(view, catalog, analyzer, lowering) for view in event_views(catalog))
+    watched = tuple(each for relation in (EVENTS, *catalog) for each in _watched(relation, catalog, analyzer, lowering))
     late_to = tuple(
         (view.name, table)
         for view in catalog.of_kind("view")
@@ -65,6 +70,23 @@ def maintained(catalog: Catalog) -> tuple[Relation, ...]:
     )
 
 
+def uses_bus(catalog: Catalog) -> bool:
+    """Whether something feeds or reads the event bus."""
+    return any(BUS in relation.dependencies or not relation.columns for relation in catalog)
+
+
+def event_views(catalog: Catalog) -> tuple[Relation, ...]:
+    """The views over the event bus, whose results return to it."""
+    return tuple(view for view in catalog.of_kind("view") if BUS in view.dependencies and view.option("emit") != "none")
+
+
+def _results(view: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Output:
+    """What a view gives to the bus: its rows with the windows and keys that they belong to."""
+    results = results_of(view, catalog, analyzer)
+    plan = results.left
+    return _assembled(RESULTS + view.name, plan, results.kind, len(plan.columns), lowering, view.name)
+
+
 def ops_behind(circuit: Circuit, output: Output) -> tuple[str, ...]:
     """The ids of the ops that an output needs."""
     return tuple(op.id for op in upstream(circuit, output.branches))
@@ -97,10 +119,10 @@ def _output(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: 
     return _assembled(relation.name, plan, relation.changes, len(relation.columns), lowering)
 
 
-def _assembled(name: str, plan: Node, kind: str, visible: int, lowering: Lowering) -> Output:
+def _assembled(name: str, plan: Node, kind: str, visible: int, lowering: Lowering, owner: str | None = None) -> Output:
     return Output(
         relation=name,
-        branches=lowering.rows(name, plan),
+        branches=lowering.rows(owner or name, plan),
         columns=plan.schema[:visible],
         hidden=plan.schema[visible:],
         key=plan.traits.key,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import singledispatchmethod
 
 from tidegate import plan as logical
+from tidegate.catalog.bus import EVENTS, RESULTS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Column, Schema, names
 from tidegate.circuit.identity import op_id
@@ -42,6 +43,7 @@ from tidegate.traits.waterline import TIMESTAMPS, Frontier, Line, Waterlines, se
 
 Branches = tuple[Branch, ...]
 FORGETFUL = (WindowedSpec, GateSpec, GatedSpec, DuringSpec, IntervalSpec, LookupSpec)
+NO_RESULT = f"NOT startswith(coalesce(`channel`, ''), '{RESULTS}')"
 EXACT_GROUPS = 10_000
 """Up to so many groups a cap is exact: they are all in one bucket."""
 
@@ -150,6 +152,9 @@ class Lowering:
             Seen(column, seen_name(relation.name, column), _max_ahead(relation, line.type))
             for column, line in logical.frontiers(relation)
         )
+        if relation is EVENTS:
+            rows = tuple(_followed(branch, Filter(NO_RESULT), branch.columns) for branch in rows)
+            rows = _narrowed(rows, [each.column for each in seen])
         if seen or tests:
             self.doors.setdefault(relation.name, Door(relation.name, rows, relation.columns, tests, seen))
 
@@ -242,9 +247,11 @@ class Lowering:
     @_lower.register
     def _(self, node: logical.Door) -> Branches:
         rows = self.branches(node.input)
-        tests = tuple(Test(column, self.line(line)) for column, line in node.declared)
+        late = [(column, line) for column, line in node.declared if line.firm]
+        tests = tuple(Test(column, self.line(line)) for column, line in late)
         seen = tuple(Seen(column, seen_name(node.view, column)) for column, _ in node.declared)
-        self.doors.setdefault(node.view, Door(node.view, rows, node.schema, tests, seen))
+        looked_at = rows if tests else _narrowed(rows, [*(each.column for each in seen), *_told(node)])
+        self.doors.setdefault(node.view, Door(node.view, looked_at, node.schema, tests, seen, node.checks, node.row))
         return _guarded(rows, tests)
 
     def _windowed(self, node: logical.WindowAggregate) -> WindowedSpec:
@@ -346,6 +353,19 @@ class Lowering:
 
     def _level(self, producer: str) -> int:
         return self.ops[producer].level if producer in self.ops else 0
+
+
+def _told(node: logical.Door) -> list[str]:
+    return [*(column for column, _ in node.checks), *([node.row] if node.row is not None else [])]
+
+
+def _narrowed(rows: Branches, wanted: list[str]) -> Branches:
+    """Only some of the columns."""
+    found = []
+    for branch in rows:
+        columns = tuple(column for column in branch.columns if column.name in wanted)
+        found.append(_followed(branch, _selected(columns), columns))
+    return tuple(found)
 
 
 def _all(ports: Iterable[Port]) -> Iterable[Branch]:

@@ -154,13 +154,16 @@ class Seen:
 @dataclass(frozen=True)
 class Door:
     """Where the rows of a relation are looked at as they come: late ones (which pass any of `tests`) go on record, the
-    largest values of the others move frontiers."""
+    largest values of the others move frontiers. `checks` are columns with words for what is wrong with a row, each with
+    the code of that error; `row` is the column that shows the row then."""
 
     relation: str
     branches: tuple[Branch, ...]
     columns: Schema
     tests: tuple[Test, ...]
     seen: tuple[Seen, ...]
+    checks: tuple[tuple[str, str], ...] = ()
+    row: str | None = None
 
 
 @dataclass(frozen=True)

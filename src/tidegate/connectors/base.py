@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tidegate.catalog.bus import is_bus
 from tidegate.catalog.schema import Schema
 from tidegate.errors import Error
 
@@ -28,7 +30,7 @@ Position = dict[str, Any]
 @dataclass(frozen=True)
 class SourceSpec:
     """A relation that a connector fills. `options` are as the user wrote them, and have been checked. `key` is
-    empty for a relation without one."""
+    empty for a relation without one. One without columns feeds the event bus."""
 
     kind: str
     relation: str
@@ -40,7 +42,7 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A sink, and the columns and the key (empty if it has none) of the view that it is fed by."""
+    """A sink, and the name, the columns and the key (empty if it has none) of the relation that it is fed by."""
 
     kind: str
     name: str
@@ -48,6 +50,12 @@ class SinkSpec:
     options: Mapping[str, str] = field(default_factory=dict)
     format: str | None = None
     key: tuple[str, ...] = ()
+    reads: str = ""
+
+    @property
+    def events(self) -> bool:
+        """Whether it gets events of the bus rather than changes of a view."""
+        return is_bus(self.reads)
 
 
 @dataclass(frozen=True)
@@ -63,11 +71,13 @@ class SourceContext:
 @dataclass(frozen=True)
 class SinkContext:
     """Where a sink runs. `owner` names this creation of the sink in this pipeline, so that what another one left in the
-    same place is never taken for its own. `folder` is for files of its own."""
+    same place is never taken for its own. `folder` is for files of its own. `replay` gives what was written after a
+    step once more, as far back as the step log goes: (step, changes)."""
 
     name: str
     folder: Path
     owner: str
+    replay: Callable[[int], Iterator[tuple[int, pa.Table]]] = lambda after: iter(())
 
 
 class Source(Protocol):
@@ -144,6 +154,89 @@ class Refreshed(Protocol):
     def content(self, spark: SparkSession) -> pa.Table:
         """All rows that make the table now, with the columns that `Source.stream` gives."""
         ...
+
+
+Rows = tuple[str, pa.Table, int]
+"""A relation (the bus, or one that a connector fills), rows of its columns, and their weight: 1, or -1 for rows that
+go. A column `__w` in the rows takes the place of the weight."""
+
+Refused = tuple[str, str, str, str]
+"""A row that could not be read: the relation, an error code, a message, the row as text."""
+
+
+class Intake(Protocol):
+    """Where a capture puts what it has read: the insert log."""
+
+    @property
+    def stopped(self) -> threading.Event:
+        """Set when the capture shall end."""
+        ...
+
+    @property
+    def position(self) -> Any:
+        """The position that came with the last rows, however long ago that was; None if there were none."""
+        ...
+
+    def append(self, rows: Sequence[Rows], position: Any, refused: Sequence[Refused] = ()) -> None:
+        """Puts rows and the position behind them (any JSON) on record, together and durably, as one step or part of
+        one."""
+        ...
+
+
+@dataclass(frozen=True)
+class CaptureContext:
+    """Where a capture runs. `owner` is the same for all captures of a data folder, and differs from that of any other
+    one; `now` is the processing clock in microseconds."""
+
+    owner: str
+    folder: Path
+    now: Callable[[], int]
+
+
+class Capture(Protocol):
+    """Follows what happens elsewhere, from a thread of the driver. An OSError means that the other end is away: it is
+    tried again. Any other error is the user's to mend."""
+
+    def catch_up(self, intake: Intake) -> None:
+        """Takes in what is there at the moment of the call, the whole content of tables first, and returns."""
+        ...
+
+    def follow(self, intake: Intake) -> None:
+        """Takes in what comes until `intake.stopped`. Begins as `catch_up` does."""
+        ...
+
+    def forget(self) -> None:
+        """Removes what it has left at the other end: the relations are dropped."""
+        ...
+
+    def metrics(self) -> Mapping[str, float]:
+        """Figures by name, such as `slot_lag_bytes`."""
+        ...
+
+
+@runtime_checkable
+class Captured(Protocol):
+    """A source that the driver follows by itself, into the insert log, rather than Spark."""
+
+    @property
+    def spec(self) -> SourceSpec: ...
+
+    @property
+    def captured(self) -> bool:
+        """Whether it is (a source may also be read in another way)."""
+        ...
+
+    @property
+    def session(self) -> str:
+        """Captures of the same session are one, so that what belongs together stays together."""
+        ...
+
+    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
+        """The capture of this source and of the others of its session."""
+        ...
+
+
+AnySource = Source | Captured
 
 
 @runtime_checkable

@@ -99,7 +99,8 @@ def _(node: time.During) -> str:
 
 @label.register
 def _(node: time.Door) -> str:
-    return f"Door {', '.join(f'{column} >= {line.name}' for column, line in node.declared)}"
+    said = [f"{column} >= {line.name}" for column, line in node.declared]
+    return f"Door {', '.join(said + [code for _, code in node.checks])}"
 
 
 @label.register

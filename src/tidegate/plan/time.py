@@ -171,13 +171,18 @@ class During(Node):
 
 @dataclass(frozen=True)
 class Door(Node):
-    """The rows of a view that LATENESS lets pass: changes of rows below a declared line are late."""
+    """The rows of a view that LATENESS lets pass: changes of rows below a declared line are late. For a view of events:
+    where its own time is seen, and where `checks` (a column with words, the code of the error) say what is wrong with
+    an event, which column `row` shows."""
 
     input: Node
     view: str
     declared: Waterlines
+    checks: tuple[tuple[str, str], ...] = ()
+    row: str | None = None
 
     def __post_init__(self) -> None:
+        self._require(tuple(column for column, _ in self.checks), self.input)
         below = self.input.traits
         found = dict(below.waterlines)
         for column, line in self.declared:

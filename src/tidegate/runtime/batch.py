@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog import Catalog
+from tidegate.catalog.bus import BUS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Column, Schema, names
 from tidegate.runtime.insert_log import InsertLog
@@ -22,8 +23,10 @@ Part = tuple[str, pa.Table, int]
 class Batch:
     """Collects inserts and deletes; nothing is durable until the `with` block ends without an error."""
 
-    def __init__(self, catalog: Callable[[], Catalog], log: InsertLog) -> None:
-        self._catalog, self._log = catalog, log
+    def __init__(
+        self, catalog: Callable[[], Catalog], log: InsertLog, on_events: Callable[[], None] = lambda: None
+    ) -> None:
+        self._catalog, self._log, self._on_events = catalog, log, on_events
         self._parts: list[Part] = []
         self._advanced: dict[str, int | float | str] = {}
 
@@ -64,6 +67,8 @@ class Batch:
         parts = [part for part in self._parts if part[1].num_rows]
         header = {"advance": self._advanced} if self._advanced else None
         self._parts, self._advanced = [], {}
+        if any(relation == BUS for relation, _, _ in parts):
+            self._on_events()
         return self._log.append(parts, header) if parts or header else None
 
     def __enter__(self) -> Batch:

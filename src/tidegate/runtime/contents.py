@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate import bind, errors
+from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Schema
 from tidegate.catalog.system import PREFIX
+from tidegate.circuit.build import uses_bus
 from tidegate.kernels.refusals import plain
 from tidegate.runtime.arrow_types import arrow_type
 from tidegate.runtime.readiness import check_ready, readiness
@@ -56,7 +58,21 @@ def content(db: Database, name: str, as_of: int | None = None) -> pa.Table:
     if relation.kept:
         check_ready(db, relation)
         return db.log.content(relation.name, schema, as_of)
+    if relation is EVENTS and logged(db):
+        return _events(db, schema, as_of)
     return _source_rows(db, relation, schema, as_of)
+
+
+def logged(db: Database) -> bool:
+    """Whether the events of the bus are in the step log."""
+    return uses_bus(db.catalog) or BUS in db.ledger.begun()
+
+
+def _events(db: Database, schema: pa.Schema, as_of: int | None) -> pa.Table:
+    """The events of the bus, as far back as the step log goes."""
+    last = db.log.last() if as_of is None else as_of
+    tables = [table.select(schema.names).cast(schema) for _, table in db.log.changes(BUS, 0, last)]
+    return pa.concat_tables([schema.empty_table(), *tables])
 
 
 def schema_of(columns: Schema) -> pa.Schema:
@@ -114,6 +130,6 @@ def _system(db: Database) -> SystemRelations:
         return {} if db.read_only else db.engine.state_sizes(db.catalog, db.ledger)
 
     def ready() -> dict[str, bool]:
-        return readiness(db.catalog, db.ledger, db.log)
+        return readiness(db)
 
     return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes, ready)

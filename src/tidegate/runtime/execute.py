@@ -71,6 +71,7 @@ def _(statement: s.CreateSink, db: Database) -> Result:
         connector.format,
         connector.span,
         visible_key(relation),
+        "" if statement.relation is None else relation.dependencies[0],
     )
     relation = fitted(sink, relation, statement, db)
     check_fits(sink, relation, statement)
@@ -114,6 +115,7 @@ def _(statement: s.Drop, db: Database) -> Result:
             span=statement.name.span,
         )
     catalog = db.catalog.drop(relation.name, cascade=statement.cascade, span=statement.name.span)
+    db.captures.forget(db.catalog, catalog)
     for gone in {each.name for each in db.catalog} - {each.name for each in catalog}:
         db.ledger.dropped(gone)
     db.replace_catalog(catalog)

@@ -5,30 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate import errors
-from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
-from tidegate.runtime.ledger import Ledger
-from tidegate.runtime.step_log import StepLog
 
 if TYPE_CHECKING:
     from tidegate.database import Database
 
 
-def readiness(catalog: Catalog, ledger: Ledger, log: StepLog) -> dict[str, bool]:
+TABLES = "tables"
+"""The mark of the insert log that has the entry with each captured table's first content."""
+
+
+def readiness(db: Database) -> dict[str, bool]:
     """Of every table that a connector fills, whether it was read to its end once."""
-    header = log.header(log.last())
-    loaded, begun, refreshes = header.get("loaded", {}), ledger.begun(), ledger.refreshes()
+    header = db.log.header(db.log.last())
+    loaded, begun, first = header.get("loaded", {}), db.ledger.begun(), db.ledger.first_entries()
+    entries = {name: refresh.entry for name, refresh in db.ledger.refreshes().items()}
+    captured: dict[str, int] = db.inserts.marks().get(TABLES, {})
+    entries |= {name: entry for name, entry in captured.items() if entry >= first.get(name, 0)}
     return {
         table.name: loaded.get(table.name, 0) > begun.get(table.name, 0)
-        or (table.name in refreshes and refreshes[table.name].entry < header.get("entry", 0))
-        for table in catalog.of_kind("table")
+        or (table.name in entries and entries[table.name] < header.get("entry", 0))
+        for table in db.catalog.of_kind("table")
         if table.connector is not None
     }
 
 
 def check_ready(db: Database, relation: Relation) -> None:
     """A table that is still being read is not shown by half."""
-    if readiness(db.catalog, db.ledger, db.log).get(relation.name, True):
+    if readiness(db).get(relation.name, True):
         return
     running = db.running_now
     raise errors.make(

@@ -5,16 +5,21 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
+
+import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog import Catalog
+from tidegate.catalog.bus import is_bus
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.build import own_rows
 from tidegate.connectors import registry
 from tidegate.connectors.base import Sink, SinkContext
+from tidegate.formats.events import matching
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import visible
@@ -32,8 +37,9 @@ class Running:
     sink: Sink
     context: SinkContext
     relation: str
-    upsert: bool
     done: int
+    upsert: bool = False
+    patterns: tuple[str, ...] = ()
     is_open: bool = False
     pause: float = 0.0
     due: float = 0.0
@@ -86,13 +92,22 @@ class Sinks:
         source = relation if own_rows(relation) else catalog.get(relation.dependencies[0])
         folder = self._folder.sinks / quote(relation.name, safe="")
         folder.mkdir(parents=True, exist_ok=True)
-        context = SinkContext(relation.name, folder, f"{self._folder.id}#{relation.name}#{begun}")
-        running = Running(build(relation), context, source.name, source.changes == "upsert", begun)
+        running = Running(build(relation), self._context(relation, source, folder, begun), source.name, begun)
+        running.upsert, running.patterns = source.changes == "upsert", patterns_of(relation)
         try:
             self._open(running)
         except OSError as error:
             self._put_off(relation.name, running, str(error))
         self._running[relation.name] = running
+
+    def _context(self, relation: Relation, source: Relation, folder: Path, begun: int) -> SinkContext:
+        upsert, patterns = source.changes == "upsert", patterns_of(relation)
+
+        def replay(after: int) -> Iterator[tuple[int, pa.Table]]:
+            for step, table in self._log.changes(source.name, max(after, begun), self._log.last()):
+                yield step, _wanted(visible(table, step, upsert), patterns)
+
+        return SinkContext(relation.name, folder, f"{self._folder.id}#{relation.name}#{begun}", replay)
 
     def _open(self, running: Running) -> None:
         running.sink.open(running.context)
@@ -135,7 +150,9 @@ class Sinks:
     def _catch_up(self, running: Running) -> None:
         last = self._log.last()
         for step, table in self._log.changes(running.relation, running.done, last):
-            running.sink.write(step, visible(table, step, running.upsert))
+            changes = _wanted(visible(table, step, running.upsert), running.patterns)
+            if changes.num_rows:
+                running.sink.write(step, changes)
             running.done = step
         running.done = last
 
@@ -144,8 +161,20 @@ def build(relation: Relation) -> Sink:
     """The connector behind a sink of the catalog."""
     assert relation.connector is not None
     options = [(key, value, None) for key, value in relation.connector.options]
-    note = relation.connector
-    return registry.sink(note.kind, relation.name, relation.columns, options, note.format, key=visible_key(relation))
+    note, key = relation.connector, visible_key(relation)
+    reads = relation.dependencies[0] if not own_rows(relation) else ""
+    return registry.sink(note.kind, relation.name, relation.columns, options, note.format, key=key, reads=reads)
+
+
+def patterns_of(relation: Relation) -> tuple[str, ...]:
+    """The channels that a sink of the bus wants; none if it wants all."""
+    assert relation.connector is not None
+    said = {key.casefold(): value for key, value in relation.connector.options}.get("channels")
+    return () if said is None or not is_bus(relation.dependencies[0]) else registry.channel_patterns(said)
+
+
+def _wanted(changes: pa.Table, patterns: tuple[str, ...]) -> pa.Table:
+    return matching(changes, patterns) if patterns else changes
 
 
 def visible_key(relation: Relation) -> tuple[str, ...]:

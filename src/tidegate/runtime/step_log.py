@@ -46,6 +46,8 @@ class StepLog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._headers: dict[int, dict[str, Any]] = {}
+        self._changed: dict[str, tuple[int, int, int]] = {}
+        self._sizes: dict[Path, int] = {}
         self._lock = threading.RLock()
         self.arrived = threading.Condition()
 
@@ -61,7 +63,7 @@ class StepLog:
     def last(self) -> int:
         """The newest step, 0 before the first."""
         with self._lock:
-            return max(self._headers, default=self._compacted())
+            return max(self._headers) if self._headers else self._compacted()
 
     def oldest(self) -> int:
         """The oldest step that content can still be asked for."""
@@ -91,6 +93,7 @@ class StepLog:
             for step in [number for number in self._headers if number > after]:
                 self._path(step).unlink(missing_ok=True)
                 del self._headers[step]
+            self._changed.clear()
 
     def changes(self, relation: str, start: int, end: int) -> Iterator[tuple[int, pa.Table]]:
         """(step, changes) of a relation for start < step <= end, oldest first, only steps in which it changed."""
@@ -121,6 +124,8 @@ class StepLog:
     def begin(self, relation: str, after: int) -> None:
         """From now on the relation's content counts from the steps after `after`: it is new, or begins anew."""
         self._update_index(lambda index: index.setdefault("since", {}).__setitem__(relation, after))
+        with self._lock:
+            self._changed.pop(relation, None)
 
     def compact(self, schemas: dict[str, pa.Schema], keep: int, needed: int | None) -> None:
         """Folds steps older than the newest `keep` into snapshots and removes them, but none after `needed`: a sink has
@@ -144,21 +149,44 @@ class StepLog:
         target.parent.mkdir(parents=True, exist_ok=True)
         weighted = schema.append(pa.field(zset.WEIGHT, pa.int64()))
         container.write_atomically(target, container.encode(rows.to_arrow().cast(weighted)))
+        with self._lock:
+            self._changed.pop(relation, None)
+            self._sizes[target] = int(rows[zset.WEIGHT].sum())
 
     def needs_snapshot(self, relation: str) -> bool:
         """Whether a read of the content has to fold more changes than there are rows, and not just a few."""
-        base, path = self._snapshot_step(relation, self.last())
-        changed = sum(rows for step, header in self.headers() if step > base for rows, _ in _counts(header, relation))
-        return changed > max(SNAPSHOT_ROWS, 0 if path is None else _row_count(path))
+        with self._lock:
+            changed = self._changed_since_snapshot(relation)
+            if changed <= SNAPSHOT_ROWS:
+                return False
+            _, path = self._snapshot_step(relation, self.last())
+            return changed > (0 if path is None else self._size(path))
+
+    def _changed_since_snapshot(self, relation: str) -> int:
+        """How many changes there are after the newest snapshot. What was counted before is not counted again."""
+        last = self.last()
+        base, upto, changed = self._changed.get(relation) or (self._snapshot_step(relation, last)[0], 0, 0)
+        first = max(base, upto)
+        new = range(first + 1, last + 1) if last - first < len(self._headers) else sorted(self._headers)
+        headers = (self._headers[step] for step in new if step > first and step in self._headers)
+        changed += sum(rows for header in headers for rows, _ in _counts(header, relation))
+        self._changed[relation] = (base, last, changed)
+        return changed
 
     def count(self, relation: str, as_of: int | None = None) -> int:
         """How many rows a relation has, without reading them."""
         end = self.last() if as_of is None else as_of
         base, path = self._snapshot_step(relation, end)
-        counted = 0 if path is None else _row_count(path)
+        counted = 0 if path is None else self._size(path)
         return counted + sum(
             net for step, header in self.headers() if base < step <= end for _, net in _counts(header, relation)
         )
+
+    def _size(self, path: Path) -> int:
+        """The number of rows in a snapshot, which is read but once for that."""
+        if path not in self._sizes:
+            self._sizes[path] = _row_count(path)
+        return self._sizes[path]
 
     def _drop(self, step: int) -> None:
         header = self._headers.pop(step)
@@ -171,6 +199,7 @@ class StepLog:
         for path in self._view(relation).glob("*.arrow"):
             if int(path.stem) < limit:
                 path.unlink(missing_ok=True)
+                self._sizes.pop(path, None)
 
     def _touches(self, header: dict[str, Any], relation: str) -> bool:
         return relation in header["blobs"] or any(part["name"] == relation for part in header["parts"])

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.catalog import Catalog, Relation
+from tidegate.catalog.bus import EVENTS
 from tidegate.runtime.step_log import StepLog
 
 Row = dict[str, Any]
@@ -103,9 +104,10 @@ class SystemRelations:
         known: dict[str, str] = self._log.header(end).get("waterlines", {})
         return [
             {"relation": relation.name, "column": column.name, "value": known.get(place), "step": end}
-            for relation in self._catalog()
+            for relation in (EVENTS, *self._catalog())
             for column in relation.columns
-            if (place := f"{relation.name}.{column.name}") in known or _declared(relation, column.name)
+            if (place := f"{relation.name}.{column.name}") in known
+            or (relation is not EVENTS and _declared(relation, column.name))
         ]
 
 

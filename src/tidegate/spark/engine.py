@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from pyspark.sql import SparkSession
 
 from tidegate import circuit, errors
+from tidegate.bind.events import DEFAULT_IDLE, OF_VIEW
 from tidegate.catalog import Catalog
+from tidegate.catalog.bus import BUS, RESULTS
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.model import Circuit
 from tidegate.connectors import registry
-from tidegate.connectors.base import Refreshed, Source
+from tidegate.connectors.base import AnySource, Refreshed, Source
+from tidegate.runtime.captures import is_captured
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.ledger import Ledger
+from tidegate.runtime.reinjection import Returning
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.step_log import StepLog
 from tidegate.spark import session
@@ -27,6 +31,7 @@ from tidegate.spark.pipeline import Pipeline
 from tidegate.spark.queries import Queries
 from tidegate.spark.types import arrow_schema
 from tidegate.sql.durations import micros
+from tidegate.traits.waterline import Frontier, walk
 
 COMPACT_EVERY = 50
 
@@ -40,7 +45,7 @@ class Engine:
         self.queries = Queries(spark)
         self._wall = wall
         self._pipeline: Pipeline | None = None
-        self._built: tuple[Catalog, Circuit] | None = None
+        self._built: tuple[Catalog, bool, Circuit] | None = None
         self._on_step: Callable[[int], None] = lambda step: None
 
     @classmethod
@@ -71,9 +76,10 @@ class Engine:
 
     def circuit(self, catalog: Catalog, ledger: Ledger) -> Circuit:
         """What the catalog asks to be maintained."""
-        if self._built is None or self._built[0] is not catalog:
-            self._built = (catalog, circuit.build(catalog, self.analyzer, ledger.begun()))
-        return self._built[1]
+        begun = ledger.begun()
+        if self._built is None or self._built[0] is not catalog or self._built[1] != (BUS in begun):
+            self._built = (catalog, BUS in begun, circuit.build(catalog, self.analyzer, begun))
+        return self._built[2]
 
     def run(self, catalog: Catalog, ledger: Ledger, release: int | None, once: bool) -> bool:
         """Makes the pipeline run the catalog; False if there is nothing to run (rows given so far are then past).
@@ -119,6 +125,22 @@ class Engine:
         clock = self.pipeline.clock()
         return int(clock.get("next", clock["time"]))
 
+    def returning(self, catalog: Catalog, ledger: Ledger) -> list[Returning]:
+        """The views whose results return to the event bus."""
+        views = circuit.event_views(catalog)
+        if not views:
+            return []
+        keys = {output.relation: output.key for output in self.circuit(catalog, ledger).outputs}
+        begun = ledger.begun()
+        return [
+            Returning(view, keys[RESULTS + view.name], view.option("emit") == "batch", begun.get(view.name, 0))
+            for view in views
+        ]
+
+    def release_own(self) -> None:
+        """What the pipeline itself has appended to the insert log belongs to the present step."""
+        self.pipeline.release_own()
+
     def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int, int]]:
         """Rows and bytes of state behind each view, of the ops that it needs, and the rows that they have dropped."""
         built = self.circuit(catalog, ledger)
@@ -152,7 +174,11 @@ def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
 def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     relations = [catalog.get(item.relation) for item in built.inputs]
     connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
-    sources = {name: source for name, source in connected.items() if not is_refreshed(source)}
+    sources = {
+        name: cast(Source, source)
+        for name, source in connected.items()
+        if not is_refreshed(source) and not is_captured(source)
+    }
     first = ledger.first_entries()
     fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.name not in sources}
     begun = {
@@ -161,10 +187,22 @@ def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     described = repr((built, [(name, each.spec) for name, each in sources.items()], sorted(fed.items()), begun))
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
     idle = {each.name: micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
+    idle |= _idle_views(built, catalog)
     return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun, idle)
 
 
-def source_of(relation: Relation) -> Source:
+def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:
+    """How long the events of a view may stay away, of those that go by a time of their own."""
+    found = {}
+    for line in walk(built.lines):
+        if isinstance(line, Frontier) and line.relation.endswith(OF_VIEW):
+            view = catalog.find(line.relation.removesuffix(OF_VIEW))
+            option = view.option("idle_timeout") if view is not None else None
+            found[line.relation] = micros(option or DEFAULT_IDLE) or 0
+    return found
+
+
+def source_of(relation: Relation) -> AnySource:
     """The connector behind a relation of the catalog."""
     assert relation.connector is not None
     note = relation.connector
@@ -174,7 +212,7 @@ def source_of(relation: Relation) -> Source:
     return registry.source(note.kind, relation.name, keyed, options, note.format, key=key)
 
 
-def is_refreshed(source: Source) -> TypeGuard[Refreshed]:
+def is_refreshed(source: AnySource) -> TypeGuard[Refreshed]:
     """Whether a table is read as a whole at times, and comes by way of the insert log."""
     return isinstance(source, Refreshed) and source.refreshed
 

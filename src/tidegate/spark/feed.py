@@ -9,6 +9,7 @@ of them if it is not set: so `step()` takes everything that was given before it 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,10 +20,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidegate.runtime.insert_log import InsertLog
+from tidegate.connectors.base import WEIGHT
+from tidegate.runtime.insert_log import HEAD, InsertLog
 from tidegate.spark import blocks
 
 ENTRIES_PER_PARTITION = 4
+PATIENCE, GLANCE = 0.25, 0.01
 
 
 class Feed(DataSource):
@@ -70,6 +73,29 @@ class FeedReader(DataSourceStreamReader):
         return cast(dict[str, Any], self.spec["start"])
 
     def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:
+        """Where a batch could end now. While nothing comes and the pipeline runs on, the answer is held back a little:
+        to be asked a hundred times a second by Spark costs more than to look at two files."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            before = self._stamps()
+            found = self._latest(start)
+            if found is not start or not self.spec["alone"] or self._released() is not None:
+                return found
+            while self._stamps() == before:
+                if time.monotonic() >= until:
+                    return found
+                time.sleep(GLANCE)
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        paths = (self.spec["clock"], str(Path(self.spec["log"]) / HEAD))
+        stats = [os.stat(path) if os.path.exists(path) else None for path in paths]
+        return [(0, 0) if stat is None else (stat.st_mtime_ns, stat.st_ino) for stat in stats]
+
+    def _released(self) -> int | None:
+        released: int | None = json.loads(Path(self.spec["clock"]).read_text()).get("released")
+        return released
+
+    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         log = InsertLog(Path(self.spec["log"]))
         clock = json.loads(Path(self.spec["clock"]).read_text())
         released = clock.get("released")
@@ -143,7 +169,9 @@ def _wide_rows(relation: str, table: pa.Table, weight: int, seq: int, schema: pa
     column = f"in:{relation}"
     target = schema.field(column).type
     count = table.num_rows
-    extra = {"__w": pa.repeat(pa.scalar(weight, pa.int64()), count), "__seq": pa.array(range(seq, seq + count))}
+    own = WEIGHT in table.column_names
+    weights = _flat(table, WEIGHT).cast(pa.int64()) if own else pa.repeat(pa.scalar(weight, pa.int64()), count)
+    extra = {WEIGHT: weights, "__seq": pa.array(range(seq, seq + count))}
     arrays = [
         extra[field.name] if field.name in extra else _flat(table, field.name).cast(field.type) for field in target
     ]

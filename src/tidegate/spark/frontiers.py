@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlglot import parse_one
 
+from tidegate.catalog.bus import BUS, TIME
 from tidegate.kernels.api import INFINITE, Bound
 from tidegate.kernels.windows import opened
 from tidegate.sql import Tidegate
@@ -199,7 +200,9 @@ def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idl
     """With what a feeder has set, what idle time adds, and held back by its lag."""
     if value == INFINITE:
         return value
-    if line.note != "hold_back":
+    if line.relation == BUS and line.note == "watermark":
+        value = _of_events(value, frontiers, time_us, idle.get(BUS))
+    elif line.note != "hold_back":
         value = larger(value, frontiers.advanced.get(seen_name(line.relation, line.column)))
         quiet = idle.get(line.relation)
         last = frontiers.rows.get(line.relation)
@@ -207,6 +210,15 @@ def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idl
             passed = time_us - last
             value = value + passed if passed >= quiet else value
     return value - line.lag if isinstance(value, int) and line.lag else value
+
+
+def _of_events(value: Bound, frontiers: Frontiers, time_us: int, quiet: int | None) -> Bound:
+    """Events are stamped by the clock: their frontier is never ahead of it, and is the clock when none come."""
+    value = larger(value, frontiers.advanced.get(seen_name(BUS, TIME)))
+    last = frontiers.rows.get(BUS, frontiers.since.get(BUS, time_us))
+    if quiet is not None and time_us - last >= quiet:
+        return time_us
+    return min(value, time_us) if isinstance(value, int) else value
 
 
 def _extreme(

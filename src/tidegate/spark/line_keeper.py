@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +10,19 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from sqlglot import exp, parse_one
 
-from tidegate.circuit.model import Circuit
+from tidegate.bind.events import OF_VIEW
+from tidegate.catalog.bus import BUS
+from tidegate.circuit.model import Circuit, Op
 from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.kernels.specs import AggregateSpec, GatedSpec, KernelSpec, WindowedSpec
+from tidegate.kernels.windows import opened
 from tidegate.spark.frontiers import Frontiers, values
 from tidegate.sql import Tidegate, render
-from tidegate.traits.waterline import Frontier, walk
+from tidegate.traits.waterline import TIMESTAMPS, Frontier, seen_name, walk
 
 Asked = tuple[str, str, Mapping[str, tuple[str, Bound]]]
 FOREVER = "infinity"
+LOOK_AGAIN, SOON = 1_000_000, 10_000
 
 
 class LineKeeper:
@@ -49,7 +54,8 @@ class LineKeeper:
             for line in self._held()
             if f"{line.relation}.{line.column}" in advanced
         }
-        came = [relation for relation, count in stats["rows_in"].items() if count]
+        came = [relation for relation, count in stats["rows_in"].items() if count and relation != BUS]
+        came += [line.relation for line in self._stamped() if seen_name(line.relation, line.column) in stats["seen"]]
         seen = Frontiers().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
         self.frontiers = self.frontiers.after(seen, advanced, came, clock.time_us)
         for relation, known in shards.items():
@@ -63,15 +69,20 @@ class LineKeeper:
         """No more rows will come. What is held back comes first, and only then is everything over."""
         self.frontiers = replace(self.frontiers, ending=True, ended=not self._held())
 
+    def _stamped(self) -> list[Frontier]:
+        """The frontiers of events: only those that count for them are a sign of life."""
+        frontiers = [line for line in walk(self._circuit.lines) if isinstance(line, Frontier)]
+        return [line for line in frontiers if line.relation == BUS or line.relation.endswith(OF_VIEW)]
+
     def _held(self) -> list[Frontier]:
         return [line for line in walk(self._circuit.lines) if isinstance(line, Frontier) and line.note == "hold_back"]
 
-    def move(self, before: Mapping[str, Bound], time_us: int) -> dict[str, Bound]:
-        """What every line is at a time of the processing clock; none goes back."""
+    def move(self, before: Mapping[str, Bound], time_us: int, busy: Container[str] = ()) -> dict[str, Bound]:
+        """What every line is at a time of the processing clock; none goes back. `busy` are relations that may have rows
+        which are not read yet, and so are not idle."""
         if self._circuit.lines:
-            self.lines = values(
-                self._circuit.lines, self.frontiers, before, time_us, self._idle, self._quiet, self._evaluate
-            )
+            idle = {relation: timeout for relation, timeout in self._idle.items() if relation not in busy}
+            self.lines = values(self._circuit.lines, self.frontiers, before, time_us, idle, self._quiet, self._evaluate)
         return self.lines
 
     def shown(self) -> dict[str, str]:
@@ -89,15 +100,24 @@ class LineKeeper:
             return None if value is None else FOREVER
         return value_text(value, self._types.get(line, "bigint"))
 
-    def next_idle(self, time_us: int) -> int | None:
-        """The next time at which a quiet input moves its frontier; again every second while it stays quiet."""
+    def next_idle(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+        """The next time at which a quiet input moves its frontier and something may follow from that: a window ends
+        that is not empty, or (every second) something else that waits may go on. `sizes`: the rows that each op keeps,
+        by bucket, as far as that is known."""
         moments = []
-        for relation, timeout in self._idle.items():
+        waiting = self._waits(time_us, sizes)
+        for relation, timeout in self._idle.items() if waiting is not None else ():
             due = self.frontiers.rows.get(relation, self.frontiers.since[relation]) + timeout
-            moments.append(due if due > time_us else time_us + 1_000_000)
+            moments.append(due if due > time_us else waiting or due)
         for name, quiet in self._quiet.items():
             falls_asleep = [came + quiet for _, came in self.frontiers.shards.get(name, {}).values()]
             moments += [moment for moment in falls_asleep if moment > time_us]
+        return min(moments, default=None)
+
+    def _waits(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+        """When an op has something to do if the frontiers go with the clock from now on; None if none has."""
+        kept = [op for op in self._circuit.ops if _by_lines(op) and _keeps_rows(sizes.get(op.id))]
+        moments = [time_us + _until_an_end(op.kernel, self.lines) for op in kept]
         return min(moments, default=None)
 
     def _evaluate(self, asked: Sequence[Asked]) -> list[Bound]:
@@ -105,6 +125,31 @@ class LineKeeper:
         items = [f"CAST({_filled(sql, over)} AS {type}) AS c{n}" for n, (sql, type, over) in enumerate(asked)]
         table = self._spark.sql(f"SELECT {', '.join(items)}").toArrow()
         return [stored(column.combine_chunks()[0]) for column in table.columns]
+
+
+def _by_lines(op: Op) -> bool:
+    """Whether an op does something when a line moves. A global aggregate hears of the clock, but does not go by it."""
+    return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.over)
+
+
+def _keeps_rows(sizes: Mapping[str, Sequence[int]] | None) -> bool:
+    return sizes is None or any(each[0] for each in sizes.values())
+
+
+def _until_an_end(kernel: KernelSpec, lines: Mapping[str, Bound]) -> int:
+    """How far a line is from the next end of a window; a second where that cannot be told."""
+    if isinstance(kernel, GatedSpec):
+        waits, kernel = kernel.gate.every is None, kernel.inner
+    else:
+        waits = True
+    if not waits or not isinstance(kernel, WindowedSpec) or kernel.window.kind == "session":
+        return LOOK_AGAIN
+    line = lines.get(kernel.line or "")
+    if not isinstance(line, int) or kernel.window.type not in TIMESTAMPS:
+        return LOOK_AGAIN
+    closes = opened(kernel.window, line)[1] - line
+    forgets = opened(kernel.window, line - kernel.lateness)[1] - (line - kernel.lateness)
+    return max(min(closes, forgets), SOON)
 
 
 def watching(circuit: Circuit, relation: str) -> set[str]:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
+from tidegate.catalog.bus import BUS
 from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.base import FileNames, Remote, Sharded, Source, SourceContext
@@ -180,14 +181,21 @@ class Pipeline:
         self._set_clock(self._ticked(clock) if clock.get("released") is None else clock)
 
     def _ticked(self, clock: dict[str, Any]) -> dict[str, Any]:
-        now = time.time_ns() // 1000 if self.wall else clock.get("next", clock["time"])
         lines = clock.get("lines", {})
+        with self.inserts.lock:
+            now = time.time_ns() // 1000 if self.wall else clock.get("next", clock["time"])
+            busy = {BUS} if self.wall and self._unread() else ()
         if self._keeper is not None:
             if clock.get("ended") and not self._keeper.frontiers.ending:
                 self._keeper.end()
-            lines = self._keeper.move(lines, now)
+            lines = self._keeper.move(lines, now, busy)
         kept = {name: value for name, value in clock.items() if name != "next"}
         return {**kept, "tick": clock["tick"] + 1, "time": now, "lines": lines}
+
+    def _unread(self) -> bool:
+        """Whether something was given that no step has had. Events get their time as they are given, under the same
+        lock as this is asked: none that comes later is behind the moment of asking."""
+        return self.inserts.head() > int(self.log.header(self.log.last()).get("entry", 0))
 
     def _publish(self) -> None:
         """Puts lines that have moved on the clock, which makes the next micro-batch."""
@@ -206,7 +214,7 @@ class Pipeline:
                 given = {**clock, "released": entries}
                 self._set_clock(self._ticked(given) if "next" in clock else given)
 
-    def _release_all(self) -> None:
+    def release_own(self) -> None:
         """What the pipeline itself has put into the insert log belongs to the present step."""
         with self._clock_lock:
             if self.clock().get("released") is not None:
@@ -257,7 +265,7 @@ class Pipeline:
         inputs = {item.relation: item.columns for item in wanted.circuit.inputs}
         content = {each: self._content(each, inputs[names[each]], generation.base_step) for each in names}
         self.inserts.append([(names[table], rows, 1) for table, rows in content.items()])
-        self._release_all()
+        self.release_own()
         return replace(generation, wanted=wanted)
 
     def _content(self, relation: str, columns: Schema, step: int) -> pa.Table:
@@ -389,7 +397,7 @@ class Pipeline:
         if self._recorder is None or self._keeper is None:
             return None
         moments = [*self._recorder.wake.values()]
-        idle = self._keeper.next_idle(time.time_ns() // 1000)
+        idle = self._keeper.next_idle(time.time_ns() // 1000, self._recorder.state)
         return min([*moments, *([idle] if idle is not None else [])], default=None)
 
     def _stepped(self, step: int, late: Late) -> None:
@@ -414,7 +422,7 @@ class Pipeline:
         kept = [part for part in kept if part[1].num_rows]
         if kept and not self._kept_already(step):
             self.inserts.append(kept, {"late_of": step})
-            self._release_all()
+            self.release_own()
 
     def _kept_already(self, step: int) -> bool:
         """Whether an earlier run of this step has done it."""
@@ -454,6 +462,7 @@ class Pipeline:
             "start": generation.start,
             "parallelism": self.partitions,
             "wall": self.wall,
+            "alone": not generation.wanted.sources and self.wall and not self.once,
         }
         frame = (
             self.spark.readStream.format(Feed.name())

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from tidegate.bind.events import OF_VIEW
 from tidegate.circuit.model import Door, Refusal, Seen
 from tidegate.connectors.base import SHARD
 from tidegate.kernels.api import LATE, NO_TIME, WEIGHT, Bound, Clock, Kernel
@@ -48,10 +49,13 @@ class Watch:
     columns: tuple[str, ...]
     tests: tuple[Test, ...]
     seen: tuple[Seen, ...]
+    checks: tuple[tuple[str, str], ...] = ()
+    row: str | None = None
 
     @staticmethod
     def of(door: Door) -> Watch:
-        return Watch(door.relation, tuple(column.name for column in door.columns), door.tests, door.seen)
+        columns = tuple(column.name for column in door.columns)
+        return Watch(door.relation, columns, door.tests, door.seen, door.checks, door.row)
 
     def renamed(self, number: int, column: str) -> Watch:
         """With a column it looks at under another name."""
@@ -60,8 +64,10 @@ class Watch:
         return replace(self, seen=tuple(found))
 
     def look(self, rows: pl.DataFrame, clock: Clock, stats: Stats) -> list[Block]:
-        """Notes the largest values of the rows that are not late; gives the late ones."""
+        """Notes the largest values of the rows that are not late; gives the late ones, and what is wrong with rows."""
         found, accepted = [], rows
+        if self.checks and (wrong := self._wrong(rows)):
+            found.append(Block(blocks.ERRORS, 0, "", json.dumps(wrong).encode()))
         for test in self.tests:
             late = passes(test, accepted, clock.lines)
             if late.any():
@@ -73,6 +79,13 @@ class Watch:
                 value = largest(rows[seen.column], _latest(seen, clock))
                 if value is not None:
                     stats.note(seen.name, shard, value)
+        return found
+
+    def _wrong(self, rows: pl.DataFrame) -> list[list[str]]:
+        found: list[list[str]] = []
+        for column, code in self.checks:
+            bad = rows.filter(pl.col(column).is_not_null()).select(column, self.row or column)
+            found += [[self.relation.removesuffix(OF_VIEW), code, words, row] for words, row in bad.iter_rows()]
         return found
 
     def _record(self, rows: pl.DataFrame, test: Test, clock: Clock) -> Block:

@@ -69,9 +69,9 @@ def _has_columns(parser: Parser) -> bool:
 
 
 def _relation(parser: Parser, heading: Heading) -> Statement:
-    if not parser.at("("):
+    if not parser.at("(") and not (heading.kind == "source" and (parser.at("FROM") or parser.at("WITH"))):
         _refuse_without_columns(parser, heading)
-    columns = read_columns(parser, heading.name)
+    columns = read_columns(parser, heading.name) if parser.at("(") else Columns()
     attached = read_attachments(parser, "FROM")
     if parser.at("AS"):
         _refuse_as_select(parser, heading)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.catalog.bus import BUS, EVENTS, is_bus
 from tidegate.sql.statements import Query
 from tidegate.testing.batch import Batch, Job
 from tidegate.testing.evaluation import evaluate
@@ -74,6 +75,7 @@ class Oracle:
         self._advances: list[tuple[str, str, Any]] = []
         self._queue: list[Micro] = []
         self._line_values = LineValues(self._batch)
+        self.add_input(Input(BUS, EVENTS.columns, source=True, append_only=True))
 
     def add_input(self, given: Input) -> None:
         self.inputs[given.name.lower()] = given
@@ -118,7 +120,17 @@ class Oracle:
             self._sources = {key: one for key, one in self._sources.items() if key[0] != name.lower()}
 
     def give(self, relation: str, given: Iterable[Given]) -> None:
-        self.inputs[relation.lower()].give(given)
+        known = self.inputs[relation.lower()]
+        known.give(map(self._stamped, given) if is_bus(relation) else given)
+
+    def _stamped(self, event: Given) -> Given:
+        """An event with what the bus fills in."""
+        fills = {"operation": "INSERT", "created_at": EPOCH + self.clock * MICROSECOND}
+        row = (
+            fills.get(each.name) if value is None else value
+            for each, value in zip(EVENTS.columns, event.row, strict=True)
+        )
+        return Given(event.action, tuple(row))
 
     def advance(self, relation: str, column: str, value: Any) -> None:
         """Moves a frontier after the next step."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
 from sqlglot import exp
 
+from tidegate.catalog.bus import BUS
 from tidegate.catalog.schema import Schema
-from tidegate.sql import render
+from tidegate.sql import clauses, render
+from tidegate.sql import parse as sql_parse
 from tidegate.sql import statements as sql
+from tidegate.sql.event_paths import windowed_bus
+from tidegate.sql.event_views import event_door, over_events
+from tidegate.sql.grammar import WITHIN
 from tidegate.sql.lengths import text_length
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle
@@ -79,9 +85,33 @@ def _(statement: sql.CreateView, oracle: Oracle, schema_of: SchemaOf) -> None:
         return
     aliases = tuple(alias.text for alias in statement.aliases)
     final = next((one.value for one in statement.options if one.key.lower() == "emit_final"), None)
-    oracle.add_view(statement.name.text, statement.query, statement.materialized, aliases, final)
+    query, why = _over_events(statement.query)
+    oracle.add_view(statement.name.text, query, statement.materialized, aliases, final)
+    if why is not None:
+        oracle.lose(statement.name.text, why)
     if any(one.key.lower() == "max_groups" for one in statement.options):
         oracle.lose(statement.name.text, "which groups a cap lets in is not modelled")
+
+
+def _over_events(query: sql.Query) -> tuple[sql.Query, str | None]:
+    """A query over the event bus as a batch can run it, or why none can: how the time of events goes is not
+    modelled."""
+    select = over_events(query.select)
+    if select is query.select:
+        return query, None
+    timed = query.emit is not None or any(_by_time(node) for node in query.select.walk())
+    if timed or event_door(select):
+        stand_in = sql_parse(f"SELECT id FROM {BUS}").statements[0]
+        assert isinstance(stand_in, sql.Select)
+        return stand_in.query, "it goes by the time of events"
+    return replace(query, select=select, text=render(select)), None
+
+
+def _by_time(node: exp.Expr) -> bool:
+    said = clauses(node)
+    joined = isinstance(node, exp.Join) and WITHIN in node.meta
+    windowed = isinstance(node, exp.Table) and windowed_bus(node) is not None
+    return said.window is not None or said.event_time is not None or joined or windowed
 
 
 @_note.register
@@ -125,7 +155,7 @@ def _(statement: sql.Insert, oracle: Oracle, schema_of: SchemaOf) -> None:
         rows, names = f"({render(statement.values)})", ()
     given = [column.text for column in statement.columns] or [column.name for column in relation.columns]
     answer = oracle.select(f"SELECT {_casts(relation, given)} FROM {rows} AS rows({_quoted(given)})", names)
-    relation.give(Given(INSERT, row) for row in answer.values)
+    oracle.give(relation.name, [Given(INSERT, row) for row in answer.values])
 
 
 @_note.register

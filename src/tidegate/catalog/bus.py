@@ -1,0 +1,37 @@
+"""The event bus: a relation that every database has, under a name of its own. Sources without columns, INSERT and the
+results of views feed it."""
+
+from __future__ import annotations
+
+from tidegate.catalog.relation import Relation, TimeNote
+from tidegate.catalog.schema import Column
+
+BUS = "pgcdc_events"
+RESULTS = "pgcdc:_view:"
+"""How the channels of view results begin. No view counts their events."""
+
+OPERATIONS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "VIEW_RESULT")
+TIME = "created_at"
+
+EVENTS = Relation(
+    name=BUS,
+    kind="source",
+    columns=(
+        Column("id", "string"),
+        Column("channel", "string"),
+        Column("operation", "string"),
+        Column("payload", "string"),
+        Column("source", "string"),
+        Column(TIME, "timestamp"),
+        Column("transaction", "string"),
+    ),
+    sql="",
+    append_only=True,
+    times=(TimeNote(TIME, "watermark"),),
+    options=(("idle_timeout", "1s"),),
+    changes="append",
+)
+
+
+def is_bus(name: str) -> bool:
+    return name.casefold() == BUS

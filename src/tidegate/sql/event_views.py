@@ -1,0 +1,222 @@
+"""Views over the event bus: what they read of it, and by which time.
+
+`SELECT channel, SUM(payload.amount) FROM pgcdc_events WHERE operation = 'INSERT' GROUP BY channel EVENT TIME BY
+payload.at TUMBLING WINDOW 5m` reads a subquery in place of the bus: the events that pass WHERE and are no view's
+results, with the time that the view goes by, and with what is wrong with an event if something is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from tidegate.catalog.bus import BUS, EVENTS, RESULTS
+from tidegate.errors import make
+from tidegate.sql.clauses import META, clauses
+from tidegate.sql.event_paths import (
+    PATH,
+    aggregated_paths,
+    from_tables,
+    is_bus_table,
+    is_path,
+    number,
+    reads_bus,
+    windowed_bus,
+)
+from tidegate.sql.spans import mark, span_of
+from tidegate.sql.window_names import EDGES
+
+DOOR = "event_door"
+EVENT_TIME = "__event_time"
+ROW = "__event"
+_RFC_3339 = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A column that says what is wrong with an event, NULL if nothing is, and the code that stands for it."""
+
+    column: str
+    code: str
+
+
+@dataclass(frozen=True)
+class EventDoor:
+    """What is looked at as events come to a view: `time` is the column that it goes by, if not by the bus's own."""
+
+    time: str | None
+    checks: tuple[Check, ...]
+
+
+def event_door(query: exp.Expr) -> EventDoor | None:
+    """The door that a subquery over the bus has."""
+    found = query.meta.get(DOOR)
+    return found if isinstance(found, EventDoor) else None
+
+
+def over_events(query: exp.Query) -> exp.Query:
+    """A view's query with what it means to read the bus; any other query stays the same object."""
+    if not any(reads_bus(select) for select in query.find_all(exp.Select)):
+        return query
+    result = query.copy()
+    for select in list(result.find_all(exp.Select)):
+        if reads_bus(select) is not None:
+            _check_channels(select)
+            _nest(select)
+    return result
+
+
+def _check_channels(select: exp.Select) -> None:
+    for literal in select.find_all(exp.Literal):
+        if literal.is_string and literal.name.casefold().startswith(RESULTS):
+            raise make("VIEW_READS_VIEWS", channel=literal.name, span=span_of(literal))
+
+
+def _nest(select: exp.Select) -> None:
+    _named_stars(select)
+    tables = [table for table in from_tables(select) if is_bus_table(table) or windowed_bus(table) is not None]
+    said = clauses(select)
+    alone = len(list(from_tables(select))) == 1 and not select.args.get("joins")
+    if said.event_time is not None and not (alone and is_bus_table(tables[0])):
+        raise make(
+            "NOT_SUPPORTED",
+            message="EVENT TIME BY belongs to one relation, and FROM has several",
+            hint="read each in a view of its own with EVENT TIME BY, or join by created_at",
+            span=said.span("event_time"),
+        )
+    for table in tables:
+        inner = _events(select, table, alone)
+        if is_bus_table(table):
+            alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(BUS))
+            table.replace(exp.Subquery(this=inner, alias=alias.copy()))
+        else:
+            argument = windowed_bus(table)
+            assert argument is not None
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(BUS)))
+            place = argument.parent if isinstance(argument.parent, exp.Anonymous) else argument
+            (place if _is_table_call(place) else argument).replace(exp.Subquery(this=inner))
+    if said.event_time is not None:
+        by = exp.column(EVENT_TIME, quoted=True)
+        if (span := span_of(said.event_time)) is not None:
+            mark(by, span.start, span.end)
+        select.meta[META] = replace(said, event_time=by)
+
+
+def _is_table_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.casefold() == "table"
+
+
+def _named_stars(select: exp.Select) -> None:
+    """`*` means the columns of the bus, and not what was added for the view."""
+    if select.args.get("joins") or not any(isinstance(item, exp.Star) and not item.args for item in select.expressions):
+        return
+    windowed = any(windowed_bus(table) is not None for table in from_tables(select))
+    names = [column.name for column in EVENTS.columns] + (list(EDGES) if windowed else [])
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        items += [exp.column(name) for name in names] if isinstance(item, exp.Star) else [item]
+    select.set("expressions", items)
+
+
+def _events(select: exp.Select, table: exp.Table, alone: bool) -> exp.Select:
+    """The events that a view counts, as it needs them."""
+    inner = exp.Select(expressions=[exp.column(column.name) for column in EVENTS.columns])
+    inner.set("from_", exp.From(this=exp.to_table(BUS)))
+    conditions: list[exp.Expr] = [_counted()]
+    where = select.args.get("where")
+    if alone and where is not None and not _mentions_windows(where):
+        conditions.append(exp.Paren(this=_unqualified(where.this)))
+        select.set("where", None)
+    inner.set("where", exp.Where(this=exp.and_(*conditions, wrap=False)))
+    if alone:
+        _add_door(select, inner)
+    return inner
+
+
+def _counted() -> exp.Expr:
+    """Not a view's result. An event without a channel counts."""
+    channel = exp.Anonymous(this="coalesce", expressions=[exp.column("channel"), exp.Literal.string("")])
+    return exp.not_(exp.Anonymous(this="startswith", expressions=[channel, exp.Literal.string(RESULTS)]))
+
+
+def _mentions_windows(where: exp.Expr) -> bool:
+    return any(column.name.casefold() in EDGES for column in where.find_all(exp.Column))
+
+
+def _unqualified(tree: exp.Expr) -> exp.Expr:
+    """Columns without the name that the bus has outside."""
+    tree = tree.copy()
+    for column in list(tree.find_all(exp.Column)):
+        if column.find_ancestor(exp.Select) is None and column.args.get("table"):
+            column.set("table", None)
+    return tree
+
+
+def _add_door(select: exp.Select, inner: exp.Select) -> None:
+    said = clauses(select)
+    checks: list[Check] = []
+    if said.event_time is not None:
+        text = _unqualified(said.event_time)
+        time = _time(text)
+        inner.append("expressions", exp.alias_(time, EVENT_TIME, quoted=True))
+        label = said.event_time.meta.get(PATH) or said.event_time.sql(dialect="spark")
+        checks.append(_check(inner, len(checks), time, f"{label} is no time: ", text, "BAD_TIME", missing=True))
+    seen: set[str] = set()
+    for path in aggregated_paths(select):
+        plain = _unqualified(path)
+        if plain.sql() not in seen:
+            seen.add(plain.sql())
+            label = f"{path.meta[PATH]} is no number: "
+            checks.append(_check(inner, len(checks), number(plain), label, plain, "TYPE_MISMATCH", missing=False))
+    if checks:
+        inner.append("expressions", _row(inner, checks))
+        inner.meta[DOOR] = EventDoor(EVENT_TIME if said.event_time is not None else None, tuple(checks))
+
+
+def _time(text: exp.Expr) -> exp.Expr:
+    """A TIMESTAMP of RFC 3339 text, NULL of anything else. A column that is a TIMESTAMP is one."""
+    if not is_path(text):
+        return text.copy()
+    fits = exp.Anonymous(
+        this="regexp_extract", expressions=[text.copy(), exp.Literal.string(_RFC_3339), exp.Literal.number(0)]
+    )
+    found = exp.Anonymous(this="nullif", expressions=[fits, exp.Literal.string("")])
+    return exp.TryCast(this=found, to=exp.DataType.build("timestamp"))
+
+
+def _check(
+    inner: exp.Select, place: int, value: exp.Expr, label: str, text: exp.Expr, code: str, missing: bool
+) -> Check:
+    """A column with the words for a value that is not what it should be."""
+    name = f"__wrong{place}"
+    shown = exp.Anonymous(
+        this="coalesce",
+        expressions=[
+            exp.Anonymous(
+                this="left",
+                expressions=[exp.Cast(this=text.copy(), to=exp.DataType.build("string")), exp.Literal.number(80)],
+            ),
+            exp.Literal.string("NULL"),
+        ],
+    )
+    words = exp.Anonymous(this="concat", expressions=[exp.Literal.string(label), shown])
+    wrong: exp.Expr = value.copy().is_(exp.null())
+    if not missing:
+        wrong = exp.and_(text.copy().is_(exp.null()).not_(), wrong)
+    case = exp.Case(ifs=[exp.If(this=wrong, true=words)])
+    inner.append("expressions", exp.alias_(case, name, quoted=True))
+    return Check(name, code)
+
+
+def _row(inner: exp.Select, checks: list[Check]) -> exp.Expr:
+    """The event as JSON, if something is wrong with it."""
+    wrong = {alias.alias: alias.this for alias in inner.expressions if isinstance(alias, exp.Alias)}
+    either = exp.or_(*(wrong[check.column].args["ifs"][0].this.copy() for check in checks), wrap=False)
+    fields: list[exp.Expr] = []
+    for column in EVENTS.columns:
+        fields += [exp.Literal.string(column.name), exp.column(column.name)]
+    struct = exp.Anonymous(this="named_struct", expressions=fields)
+    text = exp.Anonymous(this="to_json", expressions=[struct])
+    return exp.alias_(exp.Case(ifs=[exp.If(this=either, true=text)]), ROW, quoted=True)
