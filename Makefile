@@ -10,7 +10,7 @@ TEST_JOBS ?= 2
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: help setup demo test test-all bench lint fetch postgres servers clean
+.PHONY: help setup demo test test-all bench lint fetch postgres redis servers clean
 .DEFAULT_GOAL := help
 
 help: ## lists the targets
@@ -42,13 +42,18 @@ lint: setup ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-fetch: setup postgres ## what the tests' servers are made of, with Maven, into ~/.cache/tidegate
+fetch: setup postgres redis ## what the tests' servers are made of, with Maven, into ~/.cache/tidegate
 	@$(BIN)/python -m tests.servers.fetch
 
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
 	  || { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q postgresql-15; } \
 	  || { echo "the tests need PostgreSQL's server: apt-get install -y postgresql-15" >&2; exit 1; }
+
+redis:
+	@command -v redis-server >/dev/null \
+	  || { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q redis-server; } \
+	  || { echo "the tests need Redis: apt-get install -y redis-server" >&2; exit 1; }
 
 servers: setup ## a Spark master, two workers, Kafka and a schema registry on loopback, until Ctrl-C
 	@$(BIN)/python -m tests.servers

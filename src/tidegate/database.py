@@ -25,6 +25,7 @@ from tidegate.runtime.captures import Captures
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.ledger import Ledger
+from tidegate.runtime.monitoring import Totals
 from tidegate.runtime.readiness import readiness
 from tidegate.runtime.refreshing import Refresher, load_tables, next_refresh, refresh_table
 from tidegate.runtime.reinjection import Reinjection
@@ -72,6 +73,7 @@ class Database:
         self.captures = Captures(self)
         self.results = Reinjection(self.folder.root, self.log, self.inserts)
         self.inserts.clock = self.now_us
+        self.totals = Totals()
         self._engine: Engine | None = None
         self._closed = False
         self._refresher: Refresher | None = None
@@ -150,7 +152,7 @@ class Database:
         """Runs until nothing more can happen, and says what did."""
         before = self.log.last()
         self._load_tables()
-        self.captures.catch_up()
+        self._catch_up()
         if self._launch(release=self.inserts.head()):
             self.engine.idle()
         return self._report(before)
@@ -160,6 +162,7 @@ class Database:
         `progress` is told now and then how much of those that are not has been read, from 0 to 1."""
         self._load_tables()
         started = self._launch()
+        self.sinks.follow()
         self.captures.start()
         if started:
             self._await_tables(progress)
@@ -194,6 +197,7 @@ class Database:
         self.captures.stop()
         if self._engine is not None:
             self._engine.stop()
+        self.sinks.settle()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Database]:
@@ -208,7 +212,7 @@ class Database:
         """Runs until every bounded input has ended."""
         before = self.log.last()
         self._load_tables()
-        self.captures.catch_up()
+        self._catch_up()
         if self._launch(once=True):
             self.engine.idle()
             self.engine.end()
@@ -338,6 +342,14 @@ class Database:
         if BUS not in self.ledger.begun():
             self.ledger.created(BUS, 0, 0)
 
+    def _catch_up(self) -> None:
+        """Takes in what captures find now."""
+        try:
+            self.captures.catch_up()
+        except OSError as problem:
+            hint = "check that it runs, then start again"
+            raise errors.make("PIPELINE_FAILED", message=str(problem), hint=hint) from problem
+
     def _load_tables(self) -> None:
         self._writable()
         if any(relation.connector is not None for relation in self.catalog.of_kind("table")):
@@ -357,12 +369,14 @@ class Database:
         self._alive()
 
     def _after_step(self, step: int) -> None:
+        self.totals.add(self.log.header(step))
         self._return_results()
         self.sinks.apply()
         self.engine.maintain(self.catalog, self.ledger.retention(DEFAULT_RETENTION), self.sinks)
 
     def _alive(self) -> None:
         self.captures.check()
+        self.sinks.check()
         if self._engine is not None:
             self._engine.check()
 

@@ -149,9 +149,7 @@ def test_connectors_that_are_not_there_yet_say_so(kind: str) -> None:
 
 def test_a_source_is_not_a_sink() -> None:
     assert refusal("STDOUT") == f"NOT_SUPPORTED: STDOUT cannot be a source\n  hint: a source can be {SOURCES}"
-    assert refusal("DATAGEN", "sink") == (
-        f"NOT_SUPPORTED: DATAGEN cannot be a sink\n  hint: a sink can be {SINKS}"
-    )
+    assert refusal("DATAGEN", "sink") == (f"NOT_SUPPORTED: DATAGEN cannot be a sink\n  hint: a sink can be {SINKS}")
 
 
 def test_names_of_other_systems_are_known() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.connectors.streams import Run, files, given, good
+from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors import registry
 from tidegate.connectors.base import Sink, SinkContext
 from tidegate.errors import Error, Span
+from tidegate.formats.events import Event, rows_of
 from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
@@ -59,34 +63,100 @@ def _read(path: Path, format: str) -> list[dict[str, Any]]:
     return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True)).to_pylist()
 
 
-@pytest.fixture(params=["parquet", "csv", "json", "stdout", "kafka"])
-def case(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Opened, Written]:
+@dataclass(frozen=True)
+class Case:
+    """A changelog sink that can be opened again and again, and the lines of JSON or the rows that it has written."""
+
+    made: Callable[[], Sink]
+    lines: Callable[[], list[str]] = list
+    rows: Callable[[], list[Change]] | None = None
+
+
+def files_case(request: pytest.FixtureRequest, folder: Path, format: str) -> Case:
+    out = folder / "out"
+    return Case(
+        lambda: sink("FILES", path=str(out), format=format, mode="changelog"), rows=lambda: read_files(out, format)
+    )
+
+
+def file_case(request: pytest.FixtureRequest, folder: Path) -> Case:
+    path = folder / "out.jsonl"
+    return Case(lambda: sink("FILE", path=str(path)), lambda: path.read_text().splitlines() if path.exists() else [])
+
+
+def stdout_case(request: pytest.FixtureRequest, folder: Path) -> Case:
+    capsys, printed = request.getfixturevalue("capsys"), []
+
+    def lines() -> list[str]:
+        printed.extend(capsys.readouterr().out.splitlines())
+        return printed
+
+    return Case(lambda: sink("STDOUT", format="json"), lines)
+
+
+def kafka_case(request: pytest.FixtureRequest, folder: Path) -> Case:
+    broker = request.getfixturevalue("broker")
+    topic = broker.create_topic(folder.name)
+    return Case(
+        lambda: sink("KAFKA", brokers=broker.address, topic=topic, format="ops"),
+        lambda: [record.value.decode() for record in broker.read_committed(topic)],
+    )
+
+
+def redis_case(request: pytest.FixtureRequest, folder: Path) -> Case:
+    server = request.getfixturevalue("redis")
+
+    def rows() -> list[Change]:
+        with server.client() as client:
+            found = [(entry, json.loads(entry["row"])) for _, entry in client.xrange(folder.name)]
+        return [(e["op"], int(e["weight"]), int(e["step"]), row["item"], row["total"]) for e, row in found]
+
+    return Case(lambda: sink("REDIS", url=server.url(), stream=folder.name), rows=rows)
+
+
+def postgres_case(request: pytest.FixtureRequest, folder: Path) -> Case:
+    server = request.getfixturevalue("postgres")
+    database = server.create_database("out")
+
+    def rows() -> list[Change]:
+        with server.connect(database) as connection:
+            return list(connection.execute("SELECT op, weight, step, item, total FROM out").fetchall())
+
+    return Case(lambda: sink("POSTGRES", url=server.url(database), table="out", mode="changelog"), rows=rows)
+
+
+CASES: dict[str, Callable[[pytest.FixtureRequest, Path], Case]] = {
+    **{format: partial(files_case, format=format) for format in ("parquet", "csv", "json")},
+    "stdout": stdout_case,
+    "file": file_case,
+    "kafka": kafka_case,
+    "redis": redis_case,
+    "postgres": postgres_case,
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Opened, Written]]:
     """A changelog sink that can be opened again, and what it has written."""
-    printed: list[str] = []
-    broker = request.getfixturevalue("broker") if request.param == "kafka" else None
-    topic = broker.create_topic(f"out-{uuid.uuid4().hex[:8]}") if broker is not None else ""
+    folder = tmp_path / f"out-{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    made = CASES[request.param](request, folder)
+    sinks: list[Sink] = []
 
     def opened() -> Sink:
-        if broker is not None:
-            made = sink("KAFKA", brokers=broker.address, topic=topic, format="ops")
-        elif request.param == "stdout":
-            made = sink("STDOUT", format="json")
-        else:
-            made = sink("FILES", path=str(tmp_path / "out"), format=request.param, mode="changelog")
-        made.open(SinkContext("out", tmp_path / "own", f"pipeline 1 {topic}"))
-        return made
+        sinks.append(made.made())
+        sinks[-1].open(SinkContext("out", folder / "own", f"pipeline 1 {folder.name}"))
+        return sinks[-1]
 
     def written() -> list[Change]:
-        if broker is not None:
-            printed[:] = [record.value.decode() for record in broker.read_committed(topic)]
-        elif request.param != "stdout":
-            return read_files(tmp_path / "out", request.param)
-        else:
-            printed.extend(capsys.readouterr().out.splitlines())
-        rows = [json.loads(line) for line in printed]
+        if made.rows is not None:
+            return made.rows()
+        rows = [json.loads(line) for line in made.lines()]
         return [(row["op"], row["weight"], row["step"], row["row"]["item"], row["row"]["total"]) for row in rows]
 
-    return opened, written
+    yield opened, written
+    for each in sinks:
+        each.close()
 
 
 def test_changes_arrive_with_op_weight_and_step(case: tuple[Opened, Written]) -> None:
@@ -131,11 +201,20 @@ def test_a_step_without_changes_writes_nothing(case: tuple[Opened, Written]) -> 
     assert written() == []
 
 
-@pytest.mark.parametrize("kind", ["FILES", "STDOUT", "KAFKA"])
-def test_unknown_options_are_refused(kind: str, tmp_path: Path) -> None:
-    needed = {"FILES": given(path=str(tmp_path)), "KAFKA": given(brokers="a:1", topic="a")}.get(kind, [])
+NEEDED: dict[str, dict[str, str]] = {
+    "FILES": {"path": "out"},
+    "FILE": {"path": "out.jsonl"},
+    "STDOUT": {},
+    "KAFKA": {"brokers": "a:1", "topic": "a"},
+    "REDIS": {"url": "redis://a", "stream": "a"},
+    "POSTGRES": {"url": "postgresql://a/b", "table": "c"},
+}
+
+
+@pytest.mark.parametrize("kind", NEEDED)
+def test_unknown_options_are_refused(kind: str) -> None:
     with pytest.raises(Error) as refused:
-        registry.sink(kind, "out", VIEW, [*needed, ("fromat", "x", Span(3, 9))])
+        registry.sink(kind, "out", VIEW, [*given(**NEEDED[kind]), ("fromat", "x", Span(3, 9))])
     assert refused.value.code == "UNKNOWN_OPTION" and refused.value.span == Span(3, 9)
     assert refused.value.hint == "did you mean format?"
 
@@ -205,6 +284,23 @@ def test_op_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target.open(SinkContext("out", tmp_path, "pipeline 1"))
     target.write(12, changes(12, ("-D", -2, None, 5), ("+I", 1, "pen", 6)))
     assert capsys.readouterr().out == "    12  -D  NULL | 5  x2\n    12  +I  pen | 6\n"
+
+
+def test_events_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    event = Event("1", "pgcdc:orders", "INSERT", '{"row":{"id":7}}', "shop", 1_714_564_803_250_000)
+    head = {"op": ["+I"], "weight": [2], "step": [4]}
+    rows = rows_of([event])
+    table = pa.table([*head.values(), *rows.columns], names=[*head, *rows.column_names])
+    for format in (None, "ops"):
+        target = registry.sink("STDOUT", "out", EVENTS.columns, given(), format, reads=BUS)
+        target.open(SinkContext("out", tmp_path, f"pipeline {format}"))
+        target.write(4, table)
+    line = (
+        '{"id":"1","channel":"pgcdc:orders","operation":"INSERT","payload":{"row":{"id":7}},"source":"shop",'
+        '"created_at":"2024-05-01T12:00:03.25Z","transaction":null}\n'
+    )
+    shown = '     4  +I  1 | pgcdc:orders | INSERT | {"row":{"id":7}} | shop | 2024-05-01 12:00:03.25 | NULL  x2\n'
+    assert capsys.readouterr().out == line * 2 + shown
 
 
 def test_a_column_named_op_cannot_be_in_a_changelog(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.servers import wait_until
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation
 from tidegate.catalog.schema import Column
+from tidegate.connectors.files.sink import FilesSink
 from tidegate.errors import Error
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.sinks import Sinks
@@ -167,3 +169,43 @@ def test_a_sink_that_was_dropped_has_not_failed(sinks: Sinks, tmp_path: Path) ->
     assert set(sinks.failures) == {"bad"}
     sinks.open(catalog(), {})
     assert sinks.failures == {} and sinks.oldest() is None
+
+
+def test_a_slow_one_holds_up_nobody(
+    sinks: Sinks, log: StepLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each follows in a thread of its own; at the end all have everything."""
+    slow, good = tmp_path / "slow", tmp_path / "good"
+    sinks.open(catalog(slow=slow, good=good), {})
+    held = threading.Event()
+    write = FilesSink.write
+
+    def holding(sink: FilesSink, number: int, changes: pa.Table) -> None:
+        if sink.spec.name == "slow":
+            assert held.wait(30)
+        write(sink, number, changes)
+
+    monkeypatch.setattr(FilesSink, "write", holding)
+    sinks.follow()
+    for number in (1, 2, 3):
+        step(log, number)
+        sinks.apply()
+    wait_until(lambda: written(good) == [1, 2, 3], "the other sink")
+    assert written(slow) == [] and sinks.behind()["slow"] == 3
+    held.set()
+    sinks.settle()
+    assert written(slow) == [1, 2, 3] and sinks.oldest() == 3
+
+
+def test_one_that_follows_is_tried_again(sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    sinks.open(catalog(bad=bad), {})
+    bad.rename(tmp_path / "away")
+    sinks.follow()
+    step(log, 1)
+    sinks.apply()
+    wait_until(lambda: "bad" in sinks.failures, "the failure")
+    (tmp_path / "away").rename(bad)
+    clock.time += 1
+    sinks.apply()
+    wait_until(lambda: written(bad) == [1] and not sinks.failures, "the next attempt")

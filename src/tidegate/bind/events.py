@@ -30,9 +30,9 @@ def with_door(bound: Bound, door: EventDoor, context: Context) -> Bound:
         time = columns[door.time]
         kind = next(column.type for column in bound.plan.schema if column.name == time)
         declared = ((time, Frontier(kind, name, time, "watermark", None)),)
-    plan: Node = Door(bound.plan, name, declared, checks, columns[ROW])
+    plan: Node = Door(bound.plan, name, declared, checks, columns[ROW] if checks else None)
     if door.time is not None:
         plan = Filter(plan, Scalar(column_tree(columns[door.time]).is_(exp.null()).not_()))
-    hidden = {column for column, _ in checks} | {columns[ROW]}
+    hidden = {column for column, _ in checks} | ({columns[ROW]} if checks else set())
     fields = tuple(field for field in bound.fields if field.column not in hidden)
     return Bound(Project(plan, tuple(kept(plan, field.column) for field in fields)), fields)

@@ -50,5 +50,15 @@ SYSTEM: tuple[Relation, ...] = (
         late="bigint",
         errors="bigint",
     ),
+    _relation(
+        "dead_letters",
+        sink="string",
+        step="bigint",
+        id="string",
+        status="int",
+        error="string",
+        body="string",
+        time="timestamp",
+    ),
     _relation("tables", name="string", primary_key="string", row_count="bigint", connector="string", ready="boolean"),
 )

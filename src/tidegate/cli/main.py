@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.guard import guard
+from tidegate.cli.listen import listen
 
 app = typer.Typer(
     name="tidegate",
@@ -157,17 +158,7 @@ def sql(
         open_shell(folder, master)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def listen(context: typer.Context, debug: Debug = False) -> None:
-    """Change data capture in one command (not built in yet)."""
-    with guard(debug):
-        from tidegate.errors import make
-
-        raise make(
-            "NOT_SUPPORTED",
-            message="`tidegate listen` is not built in yet",
-            hint="declare the tables in a file and run it: tidegate run FILE.sql",
-        )
+app.command()(listen)
 
 
 @app.command()

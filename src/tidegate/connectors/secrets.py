@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"(^|[._\-])(password|passwd|secret|token|credentials?|jaas\.config)$"
+    r"(^|[._\-])(password|passwd|secret|token|credentials?|jaas\.config|authorization|cookie)$"
     r"|(^|[._\-])(api|access|secret|private|account|encryption|signing|shared)[._\-]?key$"
 )
-_IN_URL = re.compile(r"(://[^:/@\s']+:)([^@\s']+)(?=@)")
+_IN_URL = re.compile(r"(://[^:/@\s']*:)([^@\s']+)(?=@)")
 _IN_SQL = re.compile(r"""(['"`]?)([A-Za-z_][\w.\-]*)\1(\s*=\s*)'((?:[^']|'')*)'""")
 
 

@@ -32,7 +32,17 @@ class Taken:
 
     @property
     def position(self) -> Any:
-        return self._db.inserts.marks().get(self._mark)
+        """What is known of tables that were dropped or replaced since does not count."""
+        found = self._db.inserts.marks().get(self._mark)
+        if not isinstance(found, dict) or not isinstance(found.get(TABLES), dict):
+            return found
+        known, first = self._db.inserts.marks().get(TABLES, {}), self._db.ledger.first_entries()
+        kept = {
+            name: value
+            for name, value in found[TABLES].items()
+            if name not in known or known[name] >= first.get(name, 0)
+        }
+        return {**found, TABLES: kept}
 
     def append(self, rows: Sequence[Rows], position: Any, refused: Sequence[Refused] = ()) -> None:
         log = self._db.inserts
@@ -125,13 +135,20 @@ class Captures:
             if mark not in left:
                 if mark in self._running:
                     self._stop(mark)
-                self._kept(mark, sources)[1].forget()
+                try:
+                    self._kept(mark, sources)[1].forget()
+                except (OSError, errors.Error) as problem:
+                    print(
+                        f"what {', '.join(_names(sources))} left at its origin stays there: {problem}", file=sys.stderr
+                    )
                 self._idle.pop(mark)
 
     def _kept(self, mark: str, sources: Sequence[Captured]) -> tuple[Taken, Capture]:
         """The capture of a session. One that catches up from time to time stays what it is meanwhile."""
         names = _names(sources)
-        if mark not in self._idle or self._idle[mark][2] != names:
+        if mark in self._idle and self._idle[mark][2] != names:
+            _closed(self._idle.pop(mark)[1])
+        if mark not in self._idle:
             folder = self._db.folder.root / "captures" / mark.rpartition(":")[2]
             folder.mkdir(parents=True, exist_ok=True)
             context = CaptureContext(self._db.folder.id, folder, self._db.now_us)

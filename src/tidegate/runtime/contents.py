@@ -14,6 +14,7 @@ from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Schema
 from tidegate.catalog.system import PREFIX
 from tidegate.circuit.build import uses_bus
+from tidegate.connectors.webhook.letters import dead_letters
 from tidegate.kernels.refusals import plain
 from tidegate.runtime.arrow_types import arrow_type
 from tidegate.runtime.readiness import check_ready, readiness
@@ -132,4 +133,7 @@ def _system(db: Database) -> SystemRelations:
     def ready() -> dict[str, bool]:
         return readiness(db)
 
-    return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes, ready)
+    def letters() -> list[dict[str, Any]]:
+        return [letter for folder in sorted(db.folder.sinks.glob("*")) for letter in dead_letters(folder)]
+
+    return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes, ready, letters)

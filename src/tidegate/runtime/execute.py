@@ -93,6 +93,7 @@ def _create(
         return Result(warnings=warnings, message=f"{existing.name} exists already")
     if statement.or_replace:
         catalog = bind.rebound(db.catalog.replace(relation, statement.name.span), db.engine.analyzer)
+        db.captures.forget(db.catalog, catalog)
     else:
         catalog = db.catalog.create(relation, statement.name.span)
     db.ledger.created(relation.name, db.log.last(), db.inserts.head())

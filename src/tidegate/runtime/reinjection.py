@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,7 @@ class Reinjection:
         self._path, self._log, self._inserts = folder / "revisions.sqlite", log, inserts
         self._revisions: Revisions | None = None
         self._lock = threading.Lock()
+        self.emitted: Counter[str] = Counter()
 
     def apply(self, views: Sequence[Returning]) -> bool:
         """Appends what has not returned yet; whether there was something."""
@@ -117,6 +119,7 @@ class Reinjection:
 
     def _events(self, each: Returning, step: int, table: pa.Table) -> Iterator[tuple[Any, ...]]:
         view = each.view.name
+        self.emitted[view] += len(set(_windows(table)))
         payloads = self._batched(each, step, table) if each.batch else self._single(each, step, table)
         for number, payload in enumerate(payloads, start=1):
             yield (f"{view}-{step}-{number}", RESULTS + view, "VIEW_RESULT", payload, view, None, None)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -43,32 +43,85 @@ class Running:
     is_open: bool = False
     pause: float = 0.0
     due: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    thread: threading.Thread | None = None
 
 
 class Sinks:
-    """All sinks of a pipeline. One that fails stops alone, until it can go on: the others and the views do."""
+    """All sinks of a pipeline. One that fails stops alone, until it can go on: the others and the views do. While they
+    `follow`, each works in a thread of its own, so that a slow one holds up nobody; otherwise `apply` does it all."""
 
     def __init__(self, folder: Folder, log: StepLog, now: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._log, self._now = folder, log, now
         self._running: dict[str, Running] = {}
         self._lock = threading.RLock()
         self._alarm: threading.Timer | None = None
+        self._following = False
+        self._news = threading.Condition()
         self.failures: dict[str, str] = {}
+        self.crash: Exception | None = None
 
     def open(self, catalog: Catalog, begun: Mapping[str, int]) -> None:
         """Opens the sinks of the catalog that are not open, closes those that are gone."""
         wanted = {relation.name: relation for relation in catalog.of_kind("sink")}
         with self._lock:
             for name in self._running.keys() - wanted.keys():
-                self._running.pop(name).sink.close()
-                self.failures.pop(name, None)
+                self._end(name)
             for name, relation in wanted.items():
                 if name not in self._running:
                     self._start(relation, catalog, begun.get(name, 0))
             self.apply()
 
+    def follow(self) -> None:
+        """From now on each sink takes what comes by itself."""
+        with self._lock:
+            self._following = True
+            self._set_alarm()
+            for name, running in self._running.items():
+                if running.thread is None:
+                    running.thread = threading.Thread(target=self._work, args=(name, running), daemon=True, name=name)
+                    running.thread.start()
+
+    def settle(self) -> None:
+        """No longer: what they have not taken yet they are given now."""
+        if not self._following:
+            return
+        with self._lock:
+            self._following = False
+            threads = [running.thread for running in self._running.values() if running.thread is not None]
+        with self._news:
+            self._news.notify_all()
+        for thread in threads:
+            thread.join()
+        for running in self._running.values():
+            running.thread = None
+        self.apply()
+
+    def check(self) -> None:
+        """Raises what no sink should ever raise."""
+        if self.crash is not None:
+            raise self.crash
+
+    def _work(self, name: str, running: Running) -> None:
+        while self._following and self._running.get(name) is running:
+            with self._news:
+                rest = running.due - self._now()
+                if rest > 0 or (running.is_open and running.done >= self._log.last()):
+                    self._news.wait(rest if rest > 0 else None)
+                    continue
+            try:
+                with running.lock:
+                    self._attempt(name, running)
+            except Exception as problem:
+                self.crash = problem
+                return
+
     def apply(self) -> None:
         """Gives every sink what it has not seen, but for those that rest after a failure."""
+        if self._following:
+            with self._news:
+                self._news.notify_all()
+            return
         with self._lock:
             for name, running in self._running.items():
                 if running.due <= self._now():
@@ -80,12 +133,25 @@ class Sinks:
         with self._lock:
             return min((running.done for running in self._running.values()), default=None)
 
-    def close(self) -> None:
+    def behind(self) -> dict[str, int]:
+        """How many steps each sink has yet to apply."""
         with self._lock:
-            for running in self._running.values():
-                running.sink.close()
-            self._running.clear()
+            return {name: self._log.last() - running.done for name, running in self._running.items()}
+
+    def close(self) -> None:
+        self.settle()
+        with self._lock:
+            for name in list(self._running):
+                self._end(name)
             self._set_alarm()
+
+    def _end(self, name: str) -> None:
+        running = self._running.pop(name)
+        with self._news:
+            self._news.notify_all()
+        with running.lock:
+            running.sink.close()
+        self.failures.pop(name, None)
 
     def _start(self, relation: Relation, catalog: Catalog, begun: int) -> None:
         """A place that is wrong is the user's to know now; one that cannot be reached may be there later."""
@@ -97,7 +163,7 @@ class Sinks:
         try:
             self._open(running)
         except OSError as error:
-            self._put_off(relation.name, running, str(error))
+            self._put_off(relation.name, running, str(error), error)
         self._running[relation.name] = running
 
     def _context(self, relation: Relation, source: Relation, folder: Path, begun: int) -> SinkContext:
@@ -121,16 +187,19 @@ class Sinks:
                 self._open(running)
             self._catch_up(running)
         except OSError as error:
-            self._put_off(name, running, str(error))
+            self._put_off(name, running, str(error), error)
         except errors.Error as error:
-            self._put_off(name, running, error.message if error.hint is None else f"{error.message} ({error.hint})")
+            told = error.message if error.hint is None else f"{error.message} ({error.hint})"
+            self._put_off(name, running, told, error)
         else:
             if self.failures.pop(name, None) is not None:
                 running.pause = running.due = 0.0
                 print(f"sink {name} goes on after step {running.done}", file=sys.stderr)
 
-    def _put_off(self, name: str, running: Running, reason: str) -> None:
-        running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE)
+    def _put_off(self, name: str, running: Running, reason: str, error: Exception) -> None:
+        """A sink may know by itself how long to rest: its error has a `pause`, in seconds."""
+        known: float | None = getattr(error, "pause", None)
+        running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE) if known is None else known
         running.due = self._now() + running.pause
         if name not in self.failures:
             print(f"sink {name} stopped, and will be tried again: {reason}", file=sys.stderr)
@@ -141,6 +210,8 @@ class Sinks:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        if self._following:
+            return
         due = [self._running[name].due for name in self.failures if name in self._running]
         if due:
             self._alarm = threading.Timer(max(min(due) - self._now(), 0.0), self.apply)

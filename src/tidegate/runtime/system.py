@@ -16,7 +16,7 @@ Sizes = Mapping[str, tuple[int, int, int]]
 
 class SystemRelations:
     """`system.*` as lists of rows. `count` gives the number of rows of a kept relation, `sizes` a view's state,
-    `ready` which tables with a connector are there."""
+    `ready` which tables with a connector are there, `dead_letters` what sinks could not deliver."""
 
     def __init__(
         self,
@@ -25,7 +25,9 @@ class SystemRelations:
         count: Callable[[str], int],
         sizes: Callable[[], Sizes],
         ready: Callable[[], Mapping[str, bool]],
+        dead_letters: Callable[[], list[Row]] = list,
     ) -> None:
+        self._dead_letters = dead_letters
         self._log, self._catalog, self._count, self._sizes, self._ready = log, catalog, count, sizes, ready
 
     def rows(self, name: str, as_of: int | None = None) -> list[Row]:
@@ -37,6 +39,7 @@ class SystemRelations:
             "views": self._views,
             "tables": self._tables,
             "waterlines": self._waterlines,
+            "dead_letters": lambda end: [letter for letter in self._dead_letters() if letter["step"] <= end],
         }
         return made[name](self._log.last() if as_of is None else as_of)
 

@@ -96,6 +96,7 @@ class Recorder:
             "started": started,
             "millis": round((time.time() - started) * 1000, 3),
             "rows_in": stats["rows_in"],
+            "events": stats["events"],
             "errors": refused,
             "late": [record for said, rows in late for record in self._late(said, rows)],
             "time": clock.time_us,
@@ -208,7 +209,10 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
     wake: dict[str, dict[str, int | None]] = {}
     seen: dict[str, Any] = {}
     shards: dict[str, dict[str, Any]] = {}
+    events: dict[str, int] = {}
     for part in parts:
+        for view, count in part.get("events", {}).items():
+            events[view] = events.get(view, 0) + count
         for relation, count in part.get("rows_in", {}).items():
             rows[relation] = rows.get(relation, 0) + count
         for op, sizes in part.get("state", {}).items():
@@ -222,6 +226,7 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
             known.update({shard: larger(known.get(shard), value) for shard, value in found.items()})
     return {
         "rows_in": rows,
+        "events": events,
         "state": state,
         "wake": wake,
         "seen": seen,

@@ -28,12 +28,13 @@ class Stats:
     rows_in: dict[str, int] = field(default_factory=dict)
     seen: dict[str, Bound] = field(default_factory=dict)
     shards: dict[str, dict[str, Bound]] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.rows_in or self.seen or self.shards)
+        return bool(self.rows_in or self.seen or self.shards or self.events)
 
     def to_json(self) -> dict[str, Any]:
-        return {"rows_in": self.rows_in, "seen": self.seen, "shards": self.shards}
+        return {"rows_in": self.rows_in, "seen": self.seen, "shards": self.shards, "events": self.events}
 
     def note(self, name: str, shard: str | None, value: Bound) -> None:
         """A value that was seen."""
@@ -66,6 +67,9 @@ class Watch:
     def look(self, rows: pl.DataFrame, clock: Clock, stats: Stats) -> list[Block]:
         """Notes the largest values of the rows that are not late; gives the late ones, and what is wrong with rows."""
         found, accepted = [], rows
+        if self.relation.endswith(OF_VIEW) and rows.height:
+            view = self.relation.removesuffix(OF_VIEW)
+            stats.events[view] = stats.events.get(view, 0) + rows.height
         if self.checks and (wrong := self._wrong(rows)):
             found.append(Block(blocks.ERRORS, 0, "", json.dumps(wrong).encode()))
         for test in self.tests:

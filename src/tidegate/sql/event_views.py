@@ -172,7 +172,7 @@ def _add_door(select: exp.Select, inner: exp.Select) -> None:
             checks.append(_check(inner, len(checks), number(plain), label, plain, "TYPE_MISMATCH", missing=False))
     if checks:
         inner.append("expressions", _row(inner, checks))
-        inner.meta[DOOR] = EventDoor(EVENT_TIME if said.event_time is not None else None, tuple(checks))
+    inner.meta[DOOR] = EventDoor(EVENT_TIME if said.event_time is not None else None, tuple(checks))
 
 
 def _time(text: exp.Expr) -> exp.Expr:

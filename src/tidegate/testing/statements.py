@@ -15,7 +15,7 @@ from tidegate.sql import clauses, render
 from tidegate.sql import parse as sql_parse
 from tidegate.sql import statements as sql
 from tidegate.sql.event_paths import windowed_bus
-from tidegate.sql.event_views import event_door, over_events
+from tidegate.sql.event_views import over_events
 from tidegate.sql.grammar import WITHIN
 from tidegate.sql.lengths import text_length
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
@@ -100,7 +100,7 @@ def _over_events(query: sql.Query) -> tuple[sql.Query, str | None]:
     if select is query.select:
         return query, None
     timed = query.emit is not None or any(_by_time(node) for node in query.select.walk())
-    if timed or event_door(select):
+    if timed:
         stand_in = sql_parse(f"SELECT id FROM {BUS}").statements[0]
         assert isinstance(stand_in, sql.Select)
         return stand_in.query, "it goes by the time of events"

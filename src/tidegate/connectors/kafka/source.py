@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.catalog.schema import names
-from tidegate.connectors.base import ERROR, RAW, SEQ, SHARD, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.base import (
+    ERROR,
+    RAW,
+    SEQ,
+    SHARD,
+    WEIGHT,
+    Capture,
+    CaptureContext,
+    Captured,
+    Position,
+    SourceContext,
+    SourceSpec,
+)
 from tidegate.connectors.kafka import jars
+from tidegate.connectors.kafka.capture import BusOptions, KafkaCapture, bus_options
 from tidegate.connectors.kafka.client import partitions
 from tidegate.connectors.kafka.metadata import expressions, metadata
 from tidegate.connectors.kafka.options import ReadOptions, read_options
@@ -44,17 +57,21 @@ class KafkaSource:
     """Every record is read once; a step reads what is new in every partition.
 
     A table's first step has the whole topic up to its end at that moment: its snapshot. Rows of a step that come on
-    streams are joined after the table's own changes, so no row is ever joined with half a table.
+    streams are joined after the table's own changes, so no row is ever joined with half a table. A source without
+    columns feeds the bus: Spark has no part in that.
     """
 
     spec: SourceSpec
     options: ReadOptions
-    decoder: Decoder
+    decoder: Decoder | None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    bus: BusOptions | None = None
 
     @classmethod
     def build(cls, spec: SourceSpec, bag: Bag) -> KafkaSource:
         options = read_options(bag, table=bool(spec.key))
+        if not spec.columns:
+            return cls(spec, options, None, bus=bus_options(spec, bag))
         around = metadata(spec.columns, bag)
         carried = tuple(column for column in spec.columns if column.name not in around)
         layout = Layout(spec.relation, carried, spec.key)
@@ -63,6 +80,19 @@ class KafkaSource:
     @property
     def bounded(self) -> bool:
         return True
+
+    @property
+    def captured(self) -> bool:
+        return self.bus is not None
+
+    @property
+    def session(self) -> str:
+        """Each source reads for itself."""
+        return f"kafka {self.spec.relation}"
+
+    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
+        assert self.bus is not None and not others
+        return KafkaCapture(self.spec, self.options, self.bus, context)
 
     @property
     def refreshed(self) -> bool:
@@ -105,7 +135,7 @@ class KafkaSource:
         return {"offsets": json.loads(offset)} if offset is not None else dict(start or {"offsets": None})
 
     def failure(self, text: str) -> Error | None:
-        told = self.decoder.failure(text)
+        told = self.decoder.failure(text) if self.decoder is not None else None
         if told is not None:
             return told
         relation, where = self.spec.relation, self._where
@@ -203,6 +233,7 @@ class KafkaSource:
             carried.append("headers AS `__headers`")
         if "key" in self.metadata.values():
             carried.append("key AS `__record_key`")
+        assert self.decoder is not None
         rows = self.decoder.rows(records.selectExpr(*carried))
         rows = rows.selectExpr("*", *expressions(self.spec.columns, self.metadata))
         columns = [identifier(name) for name in names(self.spec.columns)]

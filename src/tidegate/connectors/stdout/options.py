@@ -9,5 +9,5 @@ FORMATS = ("ops", "json")
 
 
 def line_format(spec: SinkSpec, bag: Bag) -> str:
-    """Takes the sink's options out of the bag."""
-    return checked_format(bag, spec.format, FORMATS, "ops")
+    """Takes the sink's options out of the bag. Events are JSON unless told otherwise."""
+    return checked_format(bag, spec.format, FORMATS, "json" if spec.events else "ops")

@@ -1,4 +1,4 @@
-"""`INTO STDOUT`: a line per change."""
+"""`INTO STDOUT`: a line per change, or per event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tidegate.connectors.base import Kind, SinkContext, SinkSpec
 from tidegate.connectors.durable import LastStep
 from tidegate.connectors.lines import json_objects, shown_cells
 from tidegate.connectors.options import Bag
+from tidegate.connectors.rows import appended
 from tidegate.connectors.stdout.options import line_format
+from tidegate.formats.events import event_objects
 
 
 @dataclass
@@ -39,8 +41,7 @@ class StdoutSink:
         assert self._last is not None
         if self._last.step is not None and step <= self._last.step:
             return
-        lines = json_lines(changes) if self.format == "json" else op_lines(changes)
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.writelines(f"{line}\n" for line in lines(changes, self.spec, self.format))
         sys.stdout.flush()
         self._last.keep(step)
 
@@ -49,6 +50,15 @@ class StdoutSink:
 
     def close(self) -> None:
         sys.stdout.flush()
+
+
+def lines(changes: pa.Table, spec: SinkSpec, format: str) -> Iterator[str]:
+    """Changes of a view as the format says; events of the bus in JSON are the events themselves."""
+    if format == "ops":
+        return op_lines(changes)
+    if spec.events:
+        return event_objects(appended(changes, spec))
+    return json_lines(changes)
 
 
 def op_lines(changes: pa.Table) -> Iterator[str]:

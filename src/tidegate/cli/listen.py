@@ -1,0 +1,127 @@
+"""`tidegate listen`: change data capture in one command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegate.cli.guard import guard
+
+if TYPE_CHECKING:
+    from tidegate.cli.listening.config import Config
+
+SOURCE, VIEW, ADAPTER, RUN = "Sources", "Views", "Adapters", "Running"
+
+
+def _option(flag: str, panel: str, metavar: str | None, help: str) -> Any:
+    return typer.Option(flag, metavar=metavar, rich_help_panel=panel, help=help)
+
+
+Text = str | None
+Texts = list[str] | None
+
+
+def listen(
+    context: typer.Context,
+    config: Annotated[Path | None, _option("--config", RUN, "FILE.yaml", "All of this in a file; flags win.")] = None,
+    postgres: Annotated[Text, _option("--postgres", SOURCE, "URL", "postgresql://user:password@host/database")] = None,
+    table: Annotated[
+        Texts, _option("--table", SOURCE, "NAME", "Its changes are captured. Repeatable; '*': all.")
+    ] = None,
+    publication: Annotated[Text, _option("--publication", SOURCE, "NAME", "Default: one is made.")] = None,
+    slot: Annotated[Text, _option("--slot", SOURCE, "NAME", "Default: one is made.")] = None,
+    snapshot: Annotated[Text, _option("--snapshot", SOURCE, "initial|never", "Rows that are there.")] = None,
+    notify: Annotated[Texts, _option("--notify", SOURCE, "CHANNEL", "LISTEN to it at --postgres. Repeatable.")] = None,
+    outbox: Annotated[Text, _option("--outbox", SOURCE, "TABLE", "An outbox table at --postgres.")] = None,
+    webhook_source: Annotated[Text, _option("--webhook-source", SOURCE, "PORT", "Takes POSTs.")] = None,
+    webhook_source_secret_env: Annotated[
+        Text, _option("--webhook-source-secret-env", SOURCE, "NAME", "Variable with the key that signs them.")
+    ] = None,
+    kafka_source: Annotated[Text, _option("--kafka-source", SOURCE, "BROKERS", "Reads a topic.")] = None,
+    kafka_source_topic: Annotated[Text, _option("--kafka-source-topic", SOURCE, "TOPIC", "Which one.")] = None,
+    view_query: Annotated[Texts, _option("--view-query", VIEW, "NAME:SELECT", "A view. Repeatable.")] = None,
+    view_emit: Annotated[Text, _option("--view-emit", VIEW, "row|batch", "An event per group, or per window.")] = None,
+    view_max_groups: Annotated[
+        int | None, _option("--view-max-groups", VIEW, "N", "Groups of a view at most; more are counted.")
+    ] = None,
+    channel: Annotated[
+        Texts, _option("--channel", ADAPTER, "PATTERN", "Default: results of views; without views, all. Repeatable.")
+    ] = None,
+    stdout: Annotated[bool, _option("--stdout", ADAPTER, None, "JSON lines.")] = False,
+    file: Annotated[Text, _option("--file", ADAPTER, "PATH", "JSON lines in a file that is rotated.")] = None,
+    webhook: Annotated[Text, _option("--webhook", ADAPTER, "URL", "POSTs each event.")] = None,
+    webhook_secret_env: Annotated[
+        Text, _option("--webhook-secret-env", ADAPTER, "NAME", "Variable with the key to sign with.")
+    ] = None,
+    sse: Annotated[Text, _option("--sse", ADAPTER, "PORT", "Server-sent events.")] = None,
+    sse_token_env: Annotated[
+        Text, _option("--sse-token-env", ADAPTER, "NAME", "Variable with the token that clients must have.")
+    ] = None,
+    kafka: Annotated[Text, _option("--kafka", ADAPTER, "BROKERS", "Writes to a topic.")] = None,
+    kafka_topic: Annotated[Text, _option("--kafka-topic", ADAPTER, "TOPIC", "Which one.")] = None,
+    postgres_sink: Annotated[Text, _option("--postgres-sink", ADAPTER, "URL", "Writes to a table.")] = None,
+    postgres_sink_table: Annotated[Text, _option("--postgres-sink-table", ADAPTER, "NAME", "Which one.")] = None,
+    redis: Annotated[Text, _option("--redis", ADAPTER, "URL", "Writes to a stream.")] = None,
+    redis_stream: Annotated[Text, _option("--redis-stream", ADAPTER, "NAME", "Which one.")] = None,
+    data: Annotated[
+        Path | None, _option("--data", RUN, "DIR", "Data folder. Default: one of its own in ~/.local/state/tidegate.")
+    ] = None,
+    temporary: Annotated[bool, _option("--temporary", RUN, None, "Keep nothing: every run begins anew.")] = False,
+    once: Annotated[bool, _option("--once", RUN, None, "Take in what is there, then end.")] = False,
+    print_sql: Annotated[bool, _option("--print-sql", RUN, None, "Print the SQL that would run, and end.")] = False,
+    metrics_port: Annotated[int | None, _option("--metrics-port", RUN, "N", "Prometheus metrics at /metrics.")] = None,
+    metrics_host: Annotated[Text, _option("--metrics-host", RUN, "HOST", "Default: 127.0.0.1.")] = None,
+    master: Annotated[Text, _option("--master", RUN, "URL", "Spark master, e.g. spark://host:7077.")] = None,
+    as_json: Annotated[bool, _option("--json", RUN, None, "Print JSON, for programs.")] = False,
+    debug: Annotated[bool, _option("--debug", RUN, None, "Show a traceback when something fails.")] = False,
+) -> None:
+    """Capture changes, keep SQL views of them, and send what comes of it wherever it should go. Ctrl-C ends it."""
+    with guard(debug, as_json):
+        from tidegate.cli.listening.flags import FLAGS, flag_config
+
+        said = {name: context.params[name.removeprefix("--").replace("-", "_")] for name in FLAGS}
+        flags = flag_config(
+            {name: _text(value) for name, value in said.items() if value or value == ""},
+            view_query or (),
+            os.environ,
+            channels=channel or (),
+            emit=view_emit,
+            max_groups=view_max_groups,
+            data=data,
+            temporary=temporary,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            master=master,
+        )
+        _run(config, flags, once=once, print_sql=print_sql, as_json=as_json)
+
+
+def _text(value: str | bool | Sequence[str]) -> str:
+    return str(value) if isinstance(value, str | bool) else ", ".join(value)
+
+
+def _run(file: Path | None, flags: Config, *, once: bool, print_sql: bool, as_json: bool) -> None:
+    from tidegate.cli.listening.declaring import check
+    from tidegate.cli.listening.merging import completed, merged
+    from tidegate.cli.listening.run import listen_to
+    from tidegate.cli.listening.statements import definitions, script
+
+    config = completed(merged(_read(file), flags))
+    found = definitions(config)
+    check(found)
+    if print_sql:
+        print(script(found))
+    else:
+        listen_to(config, found, once=once, as_json=as_json)
+
+
+def _read(file: Path | None) -> Config:
+    from tidegate.cli.listening.config import Config
+    from tidegate.cli.listening.sections import read_config
+    from tidegate.cli.opening import read_script
+
+    return Config() if file is None else read_config(file, read_script(file).removeprefix("\ufeff"), os.environ)

@@ -1,0 +1,152 @@
+"""A YAML file as values that know where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tidegate.cli.listening.config import Origin
+from tidegate.cli.listening.environment import expanded, hide_braces, show_braces
+from tidegate.connectors.secrets import masked
+from tidegate.errors import Error, Span, make
+
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value as text, `true` and `false` in one spelling. `own` shows the text itself rather than the file."""
+
+    text: str = field(repr=False)
+    origin: Origin
+    own: Origin
+    is_null: bool = False
+
+
+@dataclass(frozen=True)
+class Items:
+    items: tuple[Node, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Values by their keys. `keys` is where each key stands."""
+
+    fields: Mapping[str, Node]
+    keys: Mapping[str, Origin]
+    origin: Origin
+
+    def place(self, key: str) -> Origin:
+        """A key with its value, if both are on one line."""
+        at, value = self.keys[key], self.fields[key].origin
+        if at.label != value.label or at.span is None or value.span is None:
+            return at
+        return Origin(at.label, at.text, at.span.hull(value.span))
+
+
+Node = Scalar | Items | Fields
+
+
+def read_document(path: Path, text: str, environment: Mapping[str, str]) -> Node | None:
+    """The one value of a YAML file, None if it is empty. References to the environment are replaced."""
+    hidden = hide_braces(text)
+    try:
+        root = yaml.compose(hidden, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as problem:
+        raise _not_yaml(path, hidden, problem) from None
+    if root is None:
+        return None
+    return _Reader(path, _without_secrets(text, root), environment).node(root, ())
+
+
+class _Reader:
+    def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
+        self.path, self.text, self.environment = path, text, environment
+
+    def node(self, found: yaml.Node, inside: tuple[yaml.Node, ...]) -> Node:
+        origin = self.origin(found)
+        if any(found is outer for outer in inside):
+            raise origin.error("SYNTAX_ERROR", "this value contains itself", "write it out, without the alias")
+        match found:
+            case yaml.ScalarNode():
+                return self.scalar(found, origin)
+            case yaml.SequenceNode():
+                return Items(tuple(self.node(item, (*inside, found)) for item in found.value), origin)
+            case yaml.MappingNode():
+                return self.fields(found, origin, inside)
+            case _:
+                raise origin.error("SYNTAX_ERROR", f"a {found.tag} cannot stand here")
+
+    def scalar(self, found: yaml.ScalarNode, origin: Origin) -> Scalar:
+        text = expanded(show_braces(found.value), self.environment, origin)
+        if found.tag == f"{_TAG}bool":
+            text = "true" if text.casefold() in ("true", "yes", "on") else "false"
+        return Scalar(text, origin, self.own(found, text), found.tag == f"{_TAG}null")
+
+    def fields(self, found: yaml.MappingNode, origin: Origin, inside: tuple[yaml.Node, ...]) -> Fields:
+        keys: dict[str, Origin] = {}
+        values: dict[str, Node] = {}
+        for key, value in found.value:
+            at = self.origin(key)
+            if not isinstance(key, yaml.ScalarNode):
+                raise at.error("SYNTAX_ERROR", "a key must be a word")
+            if key.value in keys:
+                first = keys[key.value].label
+                raise at.error("INVALID_OPTION", f"'{key.value}' is given twice", f"the first one is {first}")
+            keys[key.value] = at
+            values[key.value] = self.node(value, (*inside, found))
+        return Fields(values, keys, origin)
+
+    def origin(self, found: yaml.Node) -> Origin:
+        """A place that has many lines is shown by its first one."""
+        start, end = found.start_mark.index, found.end_mark.index
+        label = f"{self.path.name}:{found.start_mark.line + 1}"
+        line_end = self.text.find("\n", start)
+        return Origin(label, self.text, Span(start, min(end, line_end) if line_end >= start else end))
+
+    def own(self, found: yaml.ScalarNode, text: str) -> Origin:
+        """The text with as many empty lines before it as make its lines those of the file."""
+        line = found.start_mark.line + (1 if found.style in ("|", ">") else 0)
+        return Origin(f"{self.path.name}:{line + 1}", "\n" * line + text, Span(line, line + len(text)))
+
+
+def _not_yaml(path: Path, text: str, problem: yaml.YAMLError) -> Error:
+    """The text around it is not shown: what is secret in it cannot be told from the rest."""
+    line, said = _said(text, problem)
+    hint = "indent with blanks, not with tabs" if "'\\t'" in said else None
+    return make("SYNTAX_ERROR", message=f"{path.name}:{line}: this is not YAML: {show_braces(said)}", hint=hint)
+
+
+def _said(text: str, problem: yaml.YAMLError) -> tuple[int, str]:
+    match problem:
+        case yaml.MarkedYAMLError(problem_mark=yaml.Mark(line=line)):
+            return line + 1, problem.problem or problem.context or "it cannot be read"
+        case yaml.reader.ReaderError():
+            return text.count("\n", 0, problem.position) + 1, f"character #x{problem.character:04x} cannot stand in it"
+        case _:
+            return 1, "it cannot be read"
+
+
+def _without_secrets(text: str, root: yaml.Node) -> str:
+    """The file as errors may show it: values that are secret, or have a password inside, are starred out."""
+    characters = list(text)
+    waiting: list[tuple[str, yaml.Node]] = [("", root)]
+    seen: set[int] = set()
+    while waiting:
+        key, node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            waiting += [(str(name.value), value) for name, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += [(key, item) for item in node.value]
+        else:
+            start, end = node.start_mark.index, node.end_mark.index
+            if masked(key, text[start:end]) != text[start:end]:
+                characters[start:end] = ["\n" if sign == "\n" else "*" for sign in characters[start:end]]
+    return "".join(characters)

@@ -1,0 +1,127 @@
+"""What the flags of the command line mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.cli.listening.config import (
+    Config,
+    Endpoint,
+    Origin,
+    Role,
+    Setting,
+    View,
+    checked_emit,
+    checked_max_groups,
+    checked_name,
+    checked_port,
+    default_name,
+)
+from tidegate.cli.listening.environment import missing
+from tidegate.errors import Span
+
+
+class Flag(NamedTuple):
+    """A flag that is one option of a source or an adapter. `required`: it cannot do without."""
+
+    role: Role
+    kind: str
+    option: str
+    required: bool = False
+
+
+FLAGS = {
+    "--postgres": Flag("source", "postgres", "url", True),
+    "--table": Flag("source", "postgres", "tables"),
+    "--publication": Flag("source", "postgres", "publication"),
+    "--slot": Flag("source", "postgres", "slot"),
+    "--snapshot": Flag("source", "postgres", "snapshot"),
+    "--notify": Flag("source", "notify", "channels", True),
+    "--outbox": Flag("source", "outbox", "table", True),
+    "--webhook-source": Flag("source", "webhook", "port", True),
+    "--webhook-source-secret-env": Flag("source", "webhook", "secret"),
+    "--kafka-source": Flag("source", "kafka", "bootstrap_servers", True),
+    "--kafka-source-topic": Flag("source", "kafka", "topic", True),
+    "--stdout": Flag("adapter", "stdout", ""),
+    "--file": Flag("adapter", "file", "path", True),
+    "--webhook": Flag("adapter", "webhook", "url", True),
+    "--webhook-secret-env": Flag("adapter", "webhook", "secret"),
+    "--sse": Flag("adapter", "sse", "port", True),
+    "--sse-token-env": Flag("adapter", "sse", "token"),
+    "--kafka": Flag("adapter", "kafka", "bootstrap_servers", True),
+    "--kafka-topic": Flag("adapter", "kafka", "topic", True),
+    "--postgres-sink": Flag("adapter", "postgres", "url", True),
+    "--postgres-sink-table": Flag("adapter", "postgres", "table", True),
+    "--redis": Flag("adapter", "redis", "url", True),
+    "--redis-stream": Flag("adapter", "redis", "stream", True),
+}
+
+
+def endpoints(given: Mapping[str, str], role: Role, environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """The sources or adapters that flags with a value speak of. A flag that ends in -env names the variable with the
+    value."""
+    found: dict[str, Endpoint] = {}
+    for name, value in given.items():
+        flag, origin = FLAGS[name], Origin(name)
+        if flag.role != role:
+            continue
+        if not value.strip():
+            raise origin.error("INVALID_OPTION", "its value is empty", "if it is a variable of the shell: is it set?")
+        known = found.setdefault(flag.kind, Endpoint(default_name(role, flag.kind), flag.kind, (), origin))
+        if flag.option:
+            said = _from_environment(value, environment, origin) if name.endswith("-env") else value
+            found[flag.kind] = known.with_defaults([Setting(flag.option, said, origin)])
+    return tuple(found.values())
+
+
+def _from_environment(name: str, environment: Mapping[str, str], origin: Origin) -> str:
+    if name not in environment:
+        raise missing(name, origin, f"export {name}=...")
+    return environment[name]
+
+
+def read_view(text: str) -> View:
+    """`name:SELECT ...`; only the first colon counts."""
+    name, colon, query = text.partition(":")
+    name = name.strip()
+    if not colon or len(name.split()) != 1:
+        shown = text.strip() if len(text.strip()) <= 40 else f"{text.strip()[:40]}..."
+        origin = Origin("--view-query")
+        raise origin.error("INVALID_OPTION", f"'{shown}' has no name", "write --view-query 'name:SELECT ...'")
+    checked_name(name, "a view", Origin("--view-query"))
+    origin = Origin(f"--view-query {name}")
+    if not query.strip():
+        raise origin.error("MISSING_OPTION", f"view {name} has no query", f"write --view-query '{name}:SELECT ...'")
+    return View(name, query, Origin(origin.label, query, Span(0, len(query))))
+
+
+def flag_config(
+    given: Mapping[str, str],
+    views: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    channels: Sequence[str] = (),
+    emit: str | None = None,
+    max_groups: int | None = None,
+    data: Path | None = None,
+    temporary: bool = False,
+    metrics_port: int | None = None,
+    metrics_host: str | None = None,
+    master: str | None = None,
+) -> Config:
+    """The config that the flags say, as far as they say it."""
+    return Config(
+        sources=endpoints(given, "source", environment),
+        views=tuple(read_view(text) for text in views),
+        adapters=endpoints(given, "adapter", environment),
+        channels=Setting("channels", ", ".join(channels), Origin("--channel")) if channels else None,
+        emit=None if emit is None else checked_emit(emit, Origin("--view-emit")),
+        max_groups=None if max_groups is None else checked_max_groups(str(max_groups), Origin("--view-max-groups")),
+        data=data,
+        temporary=temporary or None,
+        metrics_port=None if metrics_port is None else checked_port(str(metrics_port), "it", Origin("--metrics-port")),
+        metrics_host=metrics_host,
+        master=master,
+    )

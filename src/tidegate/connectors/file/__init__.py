@@ -1,0 +1,1 @@
+"""Changes and events as the lines of one file that grows and is rotated."""

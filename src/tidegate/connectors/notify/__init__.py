@@ -1,0 +1,1 @@
+"""Notifications of a PostgreSQL database (`NOTIFY`) as events."""

@@ -1,0 +1,1 @@
+"""Rows of an outbox table of a PostgreSQL database as events."""

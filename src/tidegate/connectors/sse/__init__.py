@@ -1,0 +1,1 @@
+"""Events to browsers and programs, as server-sent events."""

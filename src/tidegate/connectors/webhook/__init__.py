@@ -1,0 +1,1 @@
+"""Events by HTTP: posted to others, and taken from them."""

@@ -1,0 +1,82 @@
+"""What could not be delivered, and how far a step is, in files of the sink."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tidegate.connectors.durable import sync_folder
+
+FILE = "dead_letters.jsonl"
+FIELDS = ("sink", "step", "id", "status", "error", "body", "time")
+
+
+def dead_letters(folder: Path) -> list[dict[str, Any]]:
+    """The dead letters of a sink, oldest first: sink, step, id, status (None if nobody answered), error, body, time. A
+    letter that was put down twice, by a process that died and by the next one, is one."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    found = {letter["id"]: letter for letter in map(json.loads, lines)}
+    return [{**letter, "time": dt.datetime.fromisoformat(letter["time"])} for letter in found.values()]
+
+
+class DeadLetters:
+    """The writing end. A line that a dying machine left unfinished is taken away."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / FILE
+        if self._path.exists():
+            _cut_unfinished(self._path)
+
+    def put(self, sink: str, step: int, id: str, status: int | None, error: str, body: str) -> None:
+        """Durable when it returns."""
+        time = dt.datetime.now(dt.UTC).isoformat()
+        line = json.dumps(dict(zip(FIELDS, (sink, step, id, status, error, body, time), strict=True)))
+        is_new = not self._path.exists()
+        with self._path.open("ab") as file:
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            sync_folder(self._path.parent)
+
+
+def _cut_unfinished(path: Path) -> None:
+    with path.open("rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
+
+
+class Progress:
+    """How many requests of a step are done. It outlives the process, whatever ends it, but is not forced to disk: after
+    a power failure a step is posted from its beginning."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path, self._owner = folder / "progress", owner
+        self._step, self._done = self._read()
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+
+    def of(self, step: int) -> int:
+        """How many requests of a step are done."""
+        return self._done if step == self._step else 0
+
+    def keep(self, step: int, done: int) -> None:
+        self._step, self._done = step, done
+        os.pwrite(self._file, f"{step:>20} {done:>20}\n{self._owner}\n".encode(), 0)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _read(self) -> tuple[int, int]:
+        if not self._path.exists():
+            return -1, 0
+        head, _, owner = self._path.read_text(encoding="utf-8").partition("\n")
+        numbers = head.split()
+        return (int(numbers[0]), int(numbers[1])) if owner.split("\n")[0] == self._owner else (-1, 0)

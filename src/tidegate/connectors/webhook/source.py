@@ -1,0 +1,44 @@
+"""`FROM WEBHOOK`: what others post becomes events of the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.connectors.base import Capture, CaptureContext, Captured, SourceSpec
+from tidegate.connectors.options import Bag
+from tidegate.connectors.webhook.capture import WebhookCapture
+from tidegate.connectors.webhook.options import TakeOptions, take_options
+from tidegate.errors import make
+
+
+@dataclass(frozen=True)
+class WebhookSource:
+    """Sources on the same port share a server, each with a path of its own."""
+
+    spec: SourceSpec
+    options: TakeOptions
+
+    @classmethod
+    def build(cls, spec: SourceSpec, bag: Bag) -> WebhookSource:
+        if spec.columns:
+            raise make(
+                "NOT_SUPPORTED",
+                message="FROM WEBHOOK feeds the bus pgcdc_events, so it has no columns of its own",
+                hint=f"write CREATE SOURCE {spec.relation} FROM WEBHOOK (...), and SELECT payload.field from the bus",
+                span=bag.span,
+            )
+        return cls(spec, take_options(spec, bag))
+
+    @property
+    def captured(self) -> bool:
+        return True
+
+    @property
+    def session(self) -> str:
+        """Port 0 is another free one for each."""
+        own = f" {self.spec.relation}" if self.options.port == 0 else ""
+        return f"webhook {self.options.host}:{self.options.port}{own}"
+
+    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
+        return WebhookCapture([self, *(one for one in others if isinstance(one, WebhookSource))], context)

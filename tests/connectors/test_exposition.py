@@ -1,0 +1,104 @@
+"""The metrics page, read by Prometheus' own parser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidegate.errors import Error
+from tidegate.runtime.exposition import CONTENT_TYPE, Family, MetricsServer, render
+
+EVENTS = Family(
+    "tidegate_view_events_processed_total",
+    "counter",
+    "Events that a view has counted.",
+    [({"view": "revenue"}, 12), ({"view": 'a "b"\\\n{c="d"}'}, 1.5)],
+)
+
+
+def test_the_text_of_a_page() -> None:
+    step = Family("tidegate_step", "gauge", "The newest step.\\ Or\nso.", [({}, 42.0)])
+    empty = Family("tidegate_lag_seconds", "gauge", "How far behind.", [])
+    assert render([step, empty, EVENTS]) == (
+        "# HELP tidegate_step The newest step.\\\\ Or\\nso.\n"
+        "# TYPE tidegate_step gauge\n"
+        "tidegate_step 42\n"
+        "# HELP tidegate_view_events_processed_total Events that a view has counted.\n"
+        "# TYPE tidegate_view_events_processed_total counter\n"
+        'tidegate_view_events_processed_total{view="revenue"} 12\n'
+        'tidegate_view_events_processed_total{view="a \\"b\\"\\\\\\n{c=\\"d\\"}"} 1.5\n'
+    )
+
+
+def test_prometheus_reads_what_was_meant() -> None:
+    odd = [
+        ({"kind": "nan"}, math.nan),
+        ({"kind": "up"}, math.inf),
+        ({"kind": "down"}, -math.inf),
+        ({"kind": "large", "unit": "ä€"}, 1e300),
+        ({"kind": "small"}, -1e-9),
+        ({"kind": "whole"}, float(1 << 60)),
+    ]
+    text = render([EVENTS, Family("tidegate_odd", "gauge", 'a "help"', odd)])
+    counter, gauge = text_string_to_metric_families(text)
+    assert (counter.name, counter.type, counter.documentation) == (
+        "tidegate_view_events_processed", "counter", "Events that a view has counted."
+    )  # fmt: skip
+    assert [(sample.labels, sample.value) for sample in counter.samples] == EVENTS.samples
+    assert (gauge.type, gauge.documentation) == ("gauge", 'a "help"')
+    assert math.isnan(gauge.samples[0].value)
+    assert [(sample.labels, sample.value) for sample in gauge.samples[1:]] == odd[1:]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Family("a-b", "gauge", "", []), "a-b cannot be the name of a metric"),
+        (lambda: Family("rows", "counter", "", []), "rows: the name of a counter, and of nothing else, ends in _total"),
+        (lambda: Family("a_total", "gauge", "", []), "a_total: the name of a counter, and of nothing else,"),
+        (lambda: Family("rows", "gauge", "", [({"a.b": "x"}, 1)]), "a.b cannot be a label of rows"),
+        (lambda: Family("rows", "gauge", "", [({"__x": "x"}, 1)]), "__x cannot be a label of rows"),
+    ],
+)
+def test_names_that_prometheus_would_not_read(make: Callable[[], Family], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        make()
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    steps = iter(range(1, 100))
+    made = MetricsServer("127.0.0.1", 0, lambda: render([Family("step", "gauge", "Steps.", [({}, next(steps))])]))
+    yield made
+    made.close()
+
+
+def asked(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+
+def test_the_page_is_collected_anew_for_each_request(server: MetricsServer) -> None:
+    for step in (1, 2):
+        text = f"# HELP step Steps.\n# TYPE step gauge\nstep {step}\n"
+        assert asked(server.port, "/metrics?x=1") == (200, CONTENT_TYPE, text)
+    assert asked(server.port, "/metrics", "HEAD") == (200, CONTENT_TYPE, "")
+
+
+def test_other_requests(server: MetricsServer) -> None:
+    assert json.loads(asked(server.port, "/health")[2]) == {"status": "ok"}
+    assert asked(server.port, "/")[0] == 404
+    assert asked(server.port, "/metrics", "DELETE")[0] == 405
+
+
+def test_a_port_that_is_taken(server: MetricsServer) -> None:
+    with pytest.raises(Error) as refused:
+        MetricsServer("127.0.0.1", server.port, str)
+    assert str(refused.value.message) == f"port {server.port} of 127.0.0.1 is in use"

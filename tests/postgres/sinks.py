@@ -1,0 +1,82 @@
+"""What the tests of the PostgreSQL sink share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.servers.postgres import Postgres
+from tidegate.catalog.bus import BUS, EVENTS
+from tidegate.catalog.schema import Column, Schema
+from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.options import Bag
+from tidegate.connectors.postgres.sink import PostgresSink
+from tidegate.errors import Error, Span
+from tidegate.runtime.arrow_types import arrow_schema
+
+VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
+KEY = ("item",)
+
+
+def changes(step: int, *rows: tuple[Any, ...], columns: Schema = VIEW) -> pa.Table:
+    """(op, weight, values ...) of a step, as a pipeline hands them to a sink."""
+    schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(columns)])
+    filled = [(op, weight, step, *values) for op, weight, *values in rows]
+    return pa.table([list(column) for column in zip(*filled, strict=True)] or [[]] * len(schema), schema=schema)
+
+
+def one(step: int, item: str | None = "pen") -> pa.Table:
+    return changes(step, ("+I", 1, item, step))
+
+
+def built(
+    given: dict[str, str], columns: Schema = VIEW, key: tuple[str, ...] = (), reads: str = "totals", format: Any = None
+) -> PostgresSink:
+    bag = Bag("POSTGRES", [(name, value, Span(3, 9)) for name, value in given.items()])
+    made = PostgresSink.build(SinkSpec("POSTGRES", "out", columns, given, format, key, reads), bag)
+    bag.finish()
+    return made
+
+
+class Shop:
+    """A database of one test, and sinks that write into it."""
+
+    def __init__(self, server: Postgres, database: str) -> None:
+        self.server, self.database = server, database
+        self.place = f"{server.address}/{database}"
+        self.sinks: list[PostgresSink] = []
+
+    def opened(
+        self, key: tuple[str, ...] = (), columns: Schema = VIEW, owner: str = "pipeline 1", **more: str
+    ) -> PostgresSink:
+        reads = BUS if columns == EVENTS.columns else "totals"
+        given = {"url": self.server.url(self.database), "table": "public.revenue"} | more
+        sink = built(given, columns, key, reads)
+        self.sinks.append(sink)
+        sink.open(SinkContext("out", Path(), owner))
+        return sink
+
+    def refused(self, **given: Any) -> str:
+        with pytest.raises(Error) as refusal:
+            self.opened(**given)
+        return str(refusal.value)
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.server.execute(self.database, statement)
+
+    def rows(self, query: str = "SELECT * FROM revenue ORDER BY 1, 2") -> list[tuple[Any, ...]]:
+        with self.server.connect(self.database) as connection:
+            connection.execute("SET timezone = 'UTC'")
+            return list(connection.execute(query).fetchall())
+
+    def types(self) -> dict[str, str]:
+        asked = "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attnum > 0 AND attrelid = "
+        return dict(self.rows(f"{asked}'revenue'::regclass ORDER BY attnum"))
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
