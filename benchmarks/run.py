@@ -38,12 +38,13 @@ class Figure:
 
 def main(words: list[str]) -> int:
     from cases import CASES
+    from cdc_cases import CDC_CASES
     from join_cases import JOIN_CASES
     from kafka_cases import KAFKA_CASES
     from setting import Setting
     from time_cases import TIME_CASES
 
-    cases = CASES | TIME_CASES | JOIN_CASES | KAFKA_CASES
+    cases = CASES | TIME_CASES | JOIN_CASES | KAFKA_CASES | CDC_CASES
     chosen = {name: case for name, case in cases.items() if not words or any(word in name for word in words)}
     if not chosen:
         print(f"no benchmark is called {', '.join(words)}; there are {', '.join(cases)}", file=sys.stderr)

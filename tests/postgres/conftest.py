@@ -23,6 +23,11 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def database(postgres: Postgres) -> str:
-    """The name of an empty database."""
-    return postgres.create_database("shop")
+def database(postgres: Postgres) -> Iterator[str]:
+    """The name of an empty database. Replication slots that a test leaves in it go at the end: a server has few."""
+    name = postgres.create_database("shop")
+    yield name
+    with postgres.connect(name) as connection:
+        mine = "FROM pg_replication_slots WHERE database = current_database()"
+        connection.execute(f"SELECT pg_terminate_backend(active_pid, 5000) {mine} AND active")
+        connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")

@@ -8,7 +8,10 @@ from datetime import timedelta
 import pytest
 
 from tests.postgres.helpers import source
-from tidegate.connectors.postgres.options import table_name
+from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.options import Bag
+from tidegate.connectors.postgres.options import Following, table_name
+from tidegate.connectors.postgres.source import PostgresSource
 from tidegate.errors import Error
 
 URL = "postgresql://app:s3cret@db.example:5433/shop"
@@ -92,9 +95,73 @@ def test_what_is_missing_or_given_twice() -> None:
     assert refused(url=URL, table="t", refersh="manual").startswith("UNKNOWN_OPTION: POSTGRES has no option 'refersh'")
 
 
+def test_a_table_is_followed_unless_it_is_read_as_a_whole() -> None:
+    for options in ({}, {"refresh": "cdc"}, {"refresh": "cdc", "snapshot": "initial"}):
+        followed = source(COLUMNS, url=URL, table="sales.t", **options)
+        assert followed.captured and not followed.refreshed and followed.refresh_every is None
+        assert followed.options.following == Following((("sales", "t"),), None, None, True, 1 << 30)
+        assert followed.session == "POSTGRES db.example:5433/shop"
+    named = source(COLUMNS, url=URL, table="t", publication="Pub", slot="s_1", max_slot_lag="64mb")
+    assert named.options.following == Following((("t",),), "Pub", "s_1", True, 64 << 20)
+    assert named.session == "POSTGRES db.example:5433/shop Pub s_1"
+    assert refused(url=URL, table="t", slot="No-Good") == (
+        "INVALID_OPTION: option 'slot' cannot be 'No-Good'\n"
+        "  hint: expected small letters, digits and _, at most 63 of them"
+    )
+    assert refused(url=URL, table="t", snapshot="never") == (
+        "INVALID_OPTION: option 'snapshot' cannot be 'never'\n  hint: expected 'initial'"
+    )
+    assert refused(url=URL, query="SELECT 1", refresh="cdc") == (
+        "INVALID_OPTION: the changes of a query cannot be followed\n"
+        "  hint: write table = '...', or leave out refresh = 'cdc'"
+    )
+    assert refused(url=URL, table="t", refresh="manual", slot="s") == (
+        "INVALID_OPTION: option 'slot' is for a table whose changes are followed\n"
+        "  hint: leave it out, or follow a table: table = '...', refresh = 'cdc', slot = '...'"
+    )
+    assert refused(url=URL, table="t", refresh="cdc", refresh_interval="1m") == (
+        "INVALID_OPTION: refresh = 'cdc' and refresh_interval contradict each other\n  hint: leave out one of them"
+    )
+
+
+def events(**options: str) -> PostgresSource:
+    bag = Bag("POSTGRES", [(name, value, None) for name, value in options.items()])
+    built = PostgresSource.build(SourceSpec("POSTGRES", "shop", (), options), bag)
+    bag.finish()
+    return built
+
+
+def test_sources_of_events() -> None:
+    some = events(url=URL, tables='orders, sales.items, "a, b".c')
+    assert some.captured and not some.refreshed
+    tables = (("orders",), ("sales", "items"), ("a, b", "c"))
+    assert some.options.following == Following(tables, None, None, False, 1 << 30)
+    every = events(url=URL, table="*", snapshot="initial").options.following
+    assert every == Following((), None, None, True, 1 << 30)
+    for options, said in (
+        (
+            {},
+            "MISSING_OPTION: POSTGRES needs option 'tables'\n"
+            "  hint: add tables = 'orders, sales.items', or tables = '*' for all of them",
+        ),
+        (
+            {"tables": "orders,"},
+            "INVALID_OPTION: option 'tables' cannot be 'orders,'\n"
+            "  hint: expected names such as 'orders, sales.items', or '*' for all tables",
+        ),
+        (
+            {"tables": "orders", "snapshot": "always"},
+            "INVALID_OPTION: option 'snapshot' cannot be 'always'\n  hint: expected 'initial' or 'never'",
+        ),
+    ):
+        with pytest.raises(Error) as caught:
+            events(url=URL, **options)
+        assert str(caught.value) == said
+
+
 def test_when_it_is_read_again() -> None:
-    told = source(COLUMNS, url=URL, table="t")
-    assert told.refreshed and told.bounded and told.refresh_every is None
+    told = source(COLUMNS, url=URL, query="SELECT 1")
+    assert told.refreshed and told.bounded and told.refresh_every is None and not told.captured
     assert source(COLUMNS, url=URL, table="t", refresh="manual").refresh_every is None
     assert source(COLUMNS, url=URL, table="t", refresh="snapshot_only").refresh_every is None
     assert source(COLUMNS, url=URL, table="t", refresh_interval="1m30s").refresh_every == 90_000_000
@@ -111,8 +178,9 @@ def test_when_it_is_read_again() -> None:
             f"INVALID_OPTION: option 'refresh_interval' cannot be '{wrong}'\n"
             "  hint: expected a duration such as '30s', '1m' or '1h30m'"
         )
-    assert refused(url=URL, table="t", refresh="cdc") == (
-        "INVALID_OPTION: option 'refresh' cannot be 'cdc'\n  hint: expected 'manual', 'snapshot_only' or 'periodic'"
+    assert refused(url=URL, table="t", refresh="never") == (
+        "INVALID_OPTION: option 'refresh' cannot be 'never'\n"
+        "  hint: expected 'cdc', 'manual', 'snapshot_only' or 'periodic'"
     )
 
 

@@ -152,6 +152,10 @@ def test_texts_of_arrays() -> None:
             array_elements(wrong, nested=False)
 
 
+def test_no_arrays_at_all() -> None:
+    assert array([], pa.list_(pa.int64())) == (pa.array([], pa.list_(pa.int64())), {})
+
+
 def test_one_bad_element_spoils_its_array_only() -> None:
     found, faults = array(["{1,2}", None, "{3,x}", "{}", "{NULL}"], pa.list_(pa.int32()))
     assert found.to_pylist() == [[1, 2], None, None, [], [None]]

@@ -78,9 +78,10 @@ def gated(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
 
 
 def capped(plan: Node, most: int | None) -> Node:
-    """`max_groups` of a view that groups without a window; windows have it already."""
+    """`max_groups` of a view that groups without a window; windows have it already, and what is not grouped by anything
+    is one group."""
     core = _core(plan)
-    if most is None or not isinstance(core, Aggregate):
+    if most is None or not isinstance(core, Aggregate) or not core.keys:
         return plan
     return _replaced(plan, core, replace(core, max_groups=most))
 

@@ -1,7 +1,7 @@
 """Paths into the JSON of events: `payload.row.region` is a value, text beside text and a number beside numbers.
 
-`SUM(payload.amount)` becomes the sum of `get_json_object(payload, '$['amount']')` as a DOUBLE, `payload.amount > 10`
-compares numbers, `payload.status = 'paid'` texts. Only SELECTs that read the event bus have paths.
+`SUM(payload.amount)` becomes the sum of `try_variant_get(try_parse_json(payload), '$.amount', 'string')` as a DOUBLE,
+`payload.amount > 10` compares numbers, `payload.status = 'paid'` texts. Only SELECTs that read the event bus have paths.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tidegate.sql.windows import RELATION_WINDOWS
 DOCUMENTS = ("payload", "transaction")
 PATH = "event_path"
 """Meta of an expression that is a path: the path as it was written."""
+PARSE = "try_parse_json"
 COUNTED = "event_number"
 """Meta of the number that an aggregate makes of a path: what is none is to be told."""
 
@@ -180,8 +181,9 @@ def path_tree(node: exp.Expr, reads: Reads) -> exp.Expr | None:
     steps = path_steps(node, reads)
     if steps is None or len(steps) < 2:
         return None
-    where = "".join(map(_step, steps[1:]))
-    tree = exp.Anonymous(this="get_json_object", expressions=[_document(node, reads), exp.Literal.string("$" + where)])
+    where = exp.Literal.string("$" + "".join(map(_step, steps[1:])))
+    parsed = exp.Anonymous(this=PARSE, expressions=[_document(node, reads)])
+    tree = exp.Anonymous(this="try_variant_get", expressions=[parsed, where, exp.Literal.string("string")])
     tree.meta[PATH] = ".".join(map(str, steps))
     if (span := span_of(node)) is not None:
         mark(tree, span.start, span.end)

@@ -2,7 +2,8 @@
 
 `SELECT channel, SUM(payload.amount) FROM pgcdc_events WHERE operation = 'INSERT' GROUP BY channel EVENT TIME BY
 payload.at TUMBLING WINDOW 5m` reads a subquery in place of the bus: the events that pass WHERE and are no view's
-results, with the time that the view goes by, and with what is wrong with an event if something is.
+results, with the time that the view goes by, and with what is wrong with an event if something is. A document is parsed
+once, in a subquery below that.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tidegate.catalog.bus import BUS, EVENTS, RESULTS
 from tidegate.errors import make
 from tidegate.sql.clauses import META, clauses
 from tidegate.sql.event_paths import (
+    PARSE,
     PATH,
     aggregated_paths,
     from_tables,
@@ -29,6 +31,7 @@ from tidegate.sql.window_names import EDGES
 
 DOOR = "event_door"
 EVENT_TIME = "__event_time"
+DOCUMENT = "__doc_"
 ROW = "__event"
 _RFC_3339 = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
 
@@ -85,8 +88,10 @@ def _nest(select: exp.Select) -> None:
             hint="read each in a view of its own with EVENT TIME BY, or join by created_at",
             span=said.span("event_time"),
         )
+    documents = _parsed_once(select)
+    said = clauses(select)
     for table in tables:
-        inner = _events(select, table, alone)
+        inner = _events(select, documents, alone)
         if is_bus_table(table):
             alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(BUS))
             table.replace(exp.Subquery(this=inner, alias=alias.copy()))
@@ -102,6 +107,32 @@ def _nest(select: exp.Select) -> None:
         if (span := span_of(said.event_time)) is not None:
             mark(by, span.start, span.end)
         select.meta[META] = replace(said, event_time=by)
+
+
+def _parsed_once(select: exp.Select) -> list[str]:
+    """The documents that a SELECT has paths into. Where it says so, columns with what they say come in."""
+    found: dict[str, None] = {}
+    said = clauses(select)
+    if said.event_time is not None:
+        select.meta[META] = replace(said, event_time=_over_documents(said.event_time.copy(), found))
+    for clause, part in list(select.args.items()):
+        if clause not in ("from_", "with_") and part is not None:
+            for each in part if isinstance(part, list) else [part]:
+                if isinstance(each, exp.Expr):
+                    _over_documents(each, found)
+    return list(found)
+
+
+def _over_documents(tree: exp.Expr, found: dict[str, None]) -> exp.Expr:
+    for node in list(tree.find_all(exp.Anonymous)):
+        if node.name == PARSE and node.find_ancestor(exp.Query) is tree.find_ancestor(exp.Query):
+            column = node.expressions[0]
+            found[column.name.casefold()] = None
+            known = exp.Column(this=exp.to_identifier(DOCUMENT + column.name.casefold(), quoted=True))
+            if column.args.get("table"):
+                known.set("table", column.args["table"].copy())
+            node.replace(known)
+    return tree
 
 
 def _is_table_call(node: exp.Expr) -> bool:
@@ -120,18 +151,25 @@ def _named_stars(select: exp.Select) -> None:
     select.set("expressions", items)
 
 
-def _events(select: exp.Select, table: exp.Table, alone: bool) -> exp.Select:
+def _events(select: exp.Select, documents: list[str], alone: bool) -> exp.Select:
     """The events that a view counts, as it needs them."""
-    inner = exp.Select(expressions=[exp.column(column.name) for column in EVENTS.columns])
-    inner.set("from_", exp.From(this=exp.to_table(BUS)))
-    conditions: list[exp.Expr] = [_counted()]
+    parsed = [
+        exp.alias_(exp.Anonymous(this=PARSE, expressions=[exp.column(name)]), DOCUMENT + name, quoted=True)
+        for name in documents
+    ]
+    below = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *parsed])
+    below.set("from_", exp.From(this=exp.to_table(BUS)))
+    below.set("where", exp.Where(this=_counted()))
+    if not alone:
+        return below
+    known = [exp.column(DOCUMENT + name, quoted=True) for name in documents]
+    inner = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *known])
+    inner.set("from_", exp.From(this=exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier(BUS)))))
     where = select.args.get("where")
-    if alone and where is not None and not _mentions_windows(where):
-        conditions.append(exp.Paren(this=_unqualified(where.this)))
+    if where is not None and not _mentions_windows(where):
+        inner.set("where", exp.Where(this=_unqualified(where.this)))
         select.set("where", None)
-    inner.set("where", exp.Where(this=exp.and_(*conditions, wrap=False)))
-    if alone:
-        _add_door(select, inner)
+    _add_door(select, inner)
     return inner
 
 

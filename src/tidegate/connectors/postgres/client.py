@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.options import ReadOptions, Server
 from tidegate.errors import Error, line_and_column, make
 
@@ -14,14 +15,27 @@ BATCH = 50_000
 _CURSOR = "tidegate"
 _DECLARED = f'DECLARE "{_CURSOR}" CURSOR FOR '
 _REFUSED = re.compile(r"FATAL:\s+(.*)")
-_TEXT_FORMS = (
-    "SET LOCAL timezone = 'UTC'",
-    "SET LOCAL datestyle = 'ISO'",
-    "SET LOCAL intervalstyle = 'postgres'",
-    "SET LOCAL bytea_output = 'hex'",
-    "SET LOCAL extra_float_digits = 1",
-    "SET LOCAL cursor_tuple_fraction = 1",
+_NOT_NOW = re.compile(
+    r"FATAL:\s+(the database system is |sorry, too many clients|remaining connection slots|number of requested standby)"
 )
+_FORMS = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "cursor_tuple_fraction": "1",
+}
+AS_TEXT = " ".join(f"-c {name}={value}" for name, value in _FORMS.items())
+"""Settings of a connection whose values come as texts that are known here."""
+
+
+class Away(OSError):
+    """The server does not answer, or not now. `said`: in its words or those of libpq."""
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(f"{message}: {said}" if said else message)
+        self.message, self.said = message, said
 
 
 class Reading:
@@ -41,13 +55,11 @@ class Reading:
 def reading(options: ReadOptions, relation: str, wanted: tuple[str, ...]) -> Iterator[Reading]:
     """Runs the query. Of a table only the columns that are wanted are read, if it has them all."""
     driver = library()
-    connection = _connected(driver, options.server)
+    connection = _reached(options.server)
     try:
         with connection:
             connection.isolation_level = driver.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            for setting in _TEXT_FORMS:
-                connection.execute(setting)
             query = options.query or _table_query(driver, connection, options.table, wanted)
             with connection.cursor(_CURSOR) as cursor:
                 cursor.execute(query)
@@ -70,17 +82,42 @@ def library() -> Any:
     return psycopg
 
 
-def _connected(driver: Any, server: Server) -> Any:
-    settings = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings)}
+def connected(server: Server, as_text: bool = False, **more: Any) -> Any:
+    """A connection. `as_text`: values come as PostgreSQL writes them, in forms that do not depend on the server."""
+    driver = library()
+    settings = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings), **more}
     try:
+        if as_text:
+            given = driver.conninfo.conninfo_to_dict(server.url).get("options", "")
+            settings["options"] = f"{given} {AS_TEXT}".strip()
         connection = driver.connect(server.url, **settings)
     except driver.ProgrammingError as failure:
         said = " ".join(_without_password(str(failure), server).split())
         raise make("INVALID_OPTION", message=f"option 'url' cannot be used: {said}", hint="correct the url") from None
     except driver.Error as failure:
         raise _unconnected(str(failure), server) from None
-    _as_text(connection.adapters)
+    if as_text:
+        _as_text(connection.adapters)
     return connection
+
+
+def broken(server: Server, failure: object) -> Away:
+    """A connection that was there and is not any more."""
+    said = " ".join(_without_password(str(failure), server).split())
+    return Away(f"the connection to PostgreSQL at {server.place} broke", said)
+
+
+def _reached(server: Server) -> Any:
+    """A connection for one reading: a server that is away is an error."""
+    try:
+        return connected(server, as_text=True)
+    except Away as away:
+        raise make(
+            "PIPELINE_FAILED",
+            message=away.message,
+            detail=away.said,
+            hint="check that it runs and that the address is right, then start again",
+        ) from None
 
 
 def _as_text(adapters: Any) -> None:
@@ -104,20 +141,21 @@ def _table_query(driver: Any, connection: Any, table: tuple[str, ...], wanted: t
     return f"SELECT {', '.join(chosen)} FROM {name}"
 
 
-def _unconnected(text: str, server: Server) -> Error:
+def _unconnected(text: str, server: Server) -> Exception:
     said = _without_password(text, server)
     refused = _REFUSED.search(said)
-    if refused:
+    if refused is None or _NOT_NOW.search(said):
+        return Away(f"no PostgreSQL server answers at {server.place}", " ".join(said.split()))
+    if "WAL sender" in refused[1] or "walsender" in refused[1]:
         return make(
             "PIPELINE_FAILED",
-            message=f"PostgreSQL at {server.place} refused the connection: {refused[1]}",
-            hint="check the user, the password and the name of the database, then start again",
+            message=f"PostgreSQL at {server.place} does not let {server.user} follow changes: {refused[1]}",
+            hint=f"as a superuser: ALTER ROLE {quoted(server.user)} REPLICATION; then start again",
         )
     return make(
         "PIPELINE_FAILED",
-        message=f"no PostgreSQL server answers at {server.place}",
-        detail=" ".join(said.split()),
-        hint="check that it runs and that the address is right, then start again",
+        message=f"PostgreSQL at {server.place} refused the connection: {refused[1]}",
+        hint="check the user, the password and the name of the database, then start again",
     )
 
 

@@ -10,9 +10,10 @@ from urllib.parse import unquote
 from tidegate.connectors.options import Bag, parse_duration
 from tidegate.errors import Span, make
 
-REFRESH = ("manual", "snapshot_only", "periodic")
+REFRESH = ("cdc", "manual", "snapshot_only", "periodic")
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 PORT = 5432
+MAX_SLOT_LAG = 1 << 30
 _Settings = dict[str, str | None]
 _PATIENCE: _Settings = {"connect_timeout": "10"}
 _DURATION = "a duration such as '30s', '1m' or '1h30m'"
@@ -22,38 +23,103 @@ _URL = re.compile(
 )
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d*)?")
 _PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_LISTED = re.compile(r'((?:"(?:[^"]|"")*"|[^",])*),')
 _NAME = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 
 @dataclass(frozen=True)
 class Server:
     """Where a database is and who asks: a URL or nothing, and what is not in it, by the names that libpq has for it.
-    `place` may be shown. Secrets are not printed."""
+    `place` and `user` may be shown. Secrets are not printed."""
 
     place: str
     url: str = field(default="", repr=False)
     settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     password: str | None = field(default=None, repr=False)
+    user: str = "this user"
+
+
+@dataclass(frozen=True)
+class Following:
+    """How changes are followed. No `tables` are all of them; names that are not given are made up. `snapshot`: events
+    begin with the rows that are there. `max_slot_lag` is in bytes."""
+
+    tables: tuple[tuple[str, ...], ...]
+    publication: str | None
+    slot: str | None
+    snapshot: bool
+    max_slot_lag: int
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read and when. Just one of `query` and `table` (the parts of its name) is given."""
+    """What is read and when. Of a source that is read as a whole just one of `query` and `table` (the parts of its
+    name) is given; one that follows changes has `following`."""
 
     server: Server
     query: str | None
     table: tuple[str, ...]
     refresh_interval: timedelta | None
+    following: Following | None = None
 
 
 def read_options(bag: Bag) -> ReadOptions:
-    """Takes a source's options out of the bag."""
-    server = _server(bag)
+    """Takes the options of a table out of the bag."""
+    server = server_options(bag)
+    refresh_at = bag.span_of("refresh")
     query, table = _what(bag)
-    return ReadOptions(server, query, table, _interval(bag))
+    refresh, interval = _when(bag)
+    if refresh == "cdc" and query is not None:
+        raise make(
+            "INVALID_OPTION",
+            message="the changes of a query cannot be followed",
+            hint="write table = '...', or leave out refresh = 'cdc'",
+            span=refresh_at,
+        )
+    if query is not None or interval is not None or refresh in ("manual", "snapshot_only"):
+        _refuse_following(bag)
+        return ReadOptions(server, query, table, interval)
+    bag.choice("snapshot", ("initial",))
+    return ReadOptions(server, None, table, None, _following(bag, (table,), snapshot=True))
 
 
-def _server(bag: Bag) -> Server:
+def event_options(bag: Bag) -> ReadOptions:
+    """Takes the options of a source of events out of the bag."""
+    server = server_options(bag)
+    expected = "names such as 'orders, sales.items', or '*' for all tables"
+    tables = bag.take("tables", table_names, expected, aliases=("table", "table_name"))
+    if tables is None:
+        hint = "add tables = 'orders, sales.items', or tables = '*' for all of them"
+        raise make("MISSING_OPTION", where=bag.where, name="tables", hint=hint, span=bag.span)
+    snapshot = bag.choice("snapshot", ("initial", "never"), "never") == "initial"
+    return ReadOptions(server, None, (), None, _following(bag, tables, snapshot))
+
+
+def _following(bag: Bag, tables: tuple[tuple[str, ...], ...], snapshot: bool) -> Following:
+    slot = bag.take("slot", _slot_name, "small letters, digits and _, at most 63 of them", aliases=("slot_name",))
+    publication = bag.text("publication", aliases=("publication_name",))
+    return Following(tables, publication, slot, snapshot, bag.size("max_slot_lag", MAX_SLOT_LAG) or MAX_SLOT_LAG)
+
+
+def _refuse_following(bag: Bag) -> None:
+    for name in ("slot", "publication", "snapshot", "max_slot_lag"):
+        at = bag.span_of(name)
+        if bag.text(name) is not None:
+            raise make(
+                "INVALID_OPTION",
+                message=f"option '{name}' is for a table whose changes are followed",
+                hint=f"leave it out, or follow a table: table = '...', refresh = 'cdc', {name} = '...'",
+                span=at,
+            )
+
+
+def _slot_name(text: str) -> str:
+    if not re.fullmatch("[a-z0-9_]{1,63}", text):
+        raise ValueError(text)
+    return text
+
+
+def server_options(bag: Bag) -> Server:
     url_at, user_at, host_at = bag.span_of("url"), bag.span_of("user"), bag.span_of("host")
     url = bag.text("url")
     who = _Settings(
@@ -74,7 +140,9 @@ def _server(bag: Bag) -> Server:
     if database is None:
         raise make("MISSING_OPTION", where=bag.where, name="database", hint="add database = 'shop'", span=bag.span)
     where = _Settings(host=host, port=str(port or PORT), dbname=database)
-    return Server(f"{host}:{port or PORT}/{database}", "", _given(_PATIENCE | where | who), who["password"])
+    return Server(
+        f"{host}:{port or PORT}/{database}", "", _given(_PATIENCE | where | who), who["password"], *_user(who["user"])
+    )
 
 
 def _by_url(url: str, who: _Settings, at: Span | None, user_at: Span | None) -> Server:
@@ -100,7 +168,12 @@ def _by_url(url: str, who: _Settings, at: Span | None, user_at: Span | None) -> 
         raise _twice("url has a user or a password too", "leave one out", user_at)
     patience = {} if "connect_timeout=" in more else _PATIENCE
     password = unquote(found["password"]) if found["password"] else who["password"]
-    return Server(found["place"] or "localhost", found["bare"], _given(patience | who), password)
+    user = _user(unquote(found["user"]) if found["user"] else who["user"])
+    return Server(found["place"] or "localhost", found["bare"], _given(patience | who), password, *user)
+
+
+def _user(name: str | None) -> tuple[str, ...]:
+    return () if name is None else (name,)
 
 
 def _given(settings: _Settings) -> tuple[tuple[str, str], ...]:
@@ -143,21 +216,28 @@ def table_name(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _interval(bag: Bag) -> timedelta | None:
+def table_names(text: str) -> tuple[tuple[str, ...], ...]:
+    """`orders, sales.items` as the parts of each name; `*` as nothing."""
+    if text.strip() == "*":
+        return ()
+    return tuple(table_name(part) for part in _LISTED.findall(f"{text},"))
+
+
+def _when(bag: Bag) -> tuple[str | None, timedelta | None]:
     interval_at, refresh_at = bag.span_of("refresh_interval"), bag.span_of("refresh")
     interval = bag.take("refresh_interval", _positive, _DURATION, aliases=("refresh_every", "refresh.interval"))
     refresh = bag.choice("refresh", REFRESH)
     if refresh == "periodic" and interval is None:
         hint = "add refresh_interval = '1m'"
         raise make("MISSING_OPTION", where=bag.where, name="refresh_interval", hint=hint, span=refresh_at)
-    if refresh in ("manual", "snapshot_only") and interval is not None:
+    if refresh in ("cdc", "manual", "snapshot_only") and interval is not None:
         raise make(
             "INVALID_OPTION",
             message=f"refresh = '{refresh}' and refresh_interval contradict each other",
             hint="leave out one of them",
             span=interval_at,
         )
-    return interval
+    return refresh, interval
 
 
 def _positive(text: str) -> timedelta:

@@ -1,4 +1,4 @@
-"""`FROM POSTGRES`: a table or the rows of a query, read as a whole at the start and whenever it is time."""
+"""`FROM POSTGRES`: the changes of tables, or the rows of a table or a query, read as a whole whenever it is time."""
 
 from __future__ import annotations
 
@@ -10,24 +10,36 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.catalog.schema import names
-from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.base import (
+    ERROR,
+    RAW,
+    SEQ,
+    WEIGHT,
+    Capture,
+    CaptureContext,
+    Captured,
+    Position,
+    SourceContext,
+    SourceSpec,
+)
 from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres import values
+from tidegate.connectors.postgres.capture import PostgresCapture
 from tidegate.connectors.postgres.client import Reading, reading
-from tidegate.connectors.postgres.options import ReadOptions, read_options
-from tidegate.errors import Error, enumerated, make, nearest
+from tidegate.connectors.postgres.options import ReadOptions, event_options, read_options
+from tidegate.connectors.postgres.typed import place_of, typed
+from tidegate.errors import Error, make
 from tidegate.runtime.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN = 80
-
 
 @dataclass(frozen=True)
 class PostgresSource:
-    """What the database had at one moment, in a transaction that only reads. A row with a value that its column cannot
-    have comes out as an error; the others are not held up by it."""
+    """Changes as they are committed, as events or as a table; or what the database had at one moment, in a transaction
+    that only reads. A row with a value that its column cannot have comes out as an error; the others are not held up by
+    it."""
 
     spec: SourceSpec
     options: ReadOptions
@@ -36,6 +48,8 @@ class PostgresSource:
     def build(cls, spec: SourceSpec, bag: Bag) -> PostgresSource:
         if spec.format is not None:
             raise make("UNKNOWN_FORMAT", message="POSTGRES has no formats", hint="leave FORMAT out", span=bag.span)
+        if not spec.columns:
+            return cls(spec, event_options(bag))
         if not spec.key:
             raise make(
                 "NOT_SUPPORTED",
@@ -51,8 +65,25 @@ class PostgresSource:
         return True
 
     @property
+    def captured(self) -> bool:
+        return self.options.following is not None
+
+    @property
+    def session(self) -> str:
+        following = self.options.following
+        names = (following.publication or "", following.slot or "") if following is not None else ()
+        return " ".join(("POSTGRES", self.options.server.place, *names)).strip()
+
+    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
+        chosen = [self, *(other for other in others if isinstance(other, PostgresSource) and other != self)]
+        followed = [(one.spec, one.options.following) for one in chosen]
+        return PostgresCapture(
+            self.options.server, [(spec, following) for spec, following in followed if following is not None], context
+        )
+
+    @property
     def refreshed(self) -> bool:
-        return True
+        return not self.captured
 
     @property
     def refresh_every(self) -> int | None:
@@ -72,7 +103,7 @@ class PostgresSource:
         return pa.concat_tables(tables)
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
-        raise AssertionError("a table of PostgreSQL is read as a whole")
+        raise AssertionError("PostgreSQL is read as a whole, or followed by the driver")
 
     def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
         return {}
@@ -87,38 +118,14 @@ class PostgresSource:
 
     def _places(self, found: Reading) -> list[int]:
         """Where the columns of the relation are in the result."""
-        return [self._place(column.name, found.names) for column in self.spec.columns]
-
-    def _place(self, name: str, there: Sequence[str]) -> int:
-        """A name in just the same letters goes before one that differs in case."""
-        same = [at for at, other in enumerate(there) if other == name]
-        alike = same or [at for at, other in enumerate(there) if other.casefold() == name.casefold()]
-        if len(alike) == 1:
-            return alike[0]
         origin = f"table {'.'.join(self.options.table)}" if self.options.table else "the query"
-        near = nearest(name, there)
-        fix = (
-            f"did you mean {enumerated(near)}?" if near else f"leave {name} out of the columns of {self.spec.relation}"
-        )
-        raise make(
-            "PIPELINE_FAILED",
-            message=f"{origin} of {self.spec.relation} has {'several columns' if alike else 'no column'} {name}",
-            detail=f"its columns are {', '.join(there)}",
-            hint=f"rename all but one of them in the query: SELECT ... AS {name}" if alike else fix,
-        )
+        relation = self.spec.relation
+        return [place_of(column.name, found.names, origin, relation) for column in self.spec.columns]
 
     def _table(self, texts: Sequence[values.Texts], oids: Sequence[int], first: int) -> pa.Table:
         """A piece of the result, of which the first row is number `first`."""
         count = len(texts[0])
-        arrays, wrong = [], dict[int, str]()
-        for column, said in zip(self.spec.columns, texts, strict=True):
-            converted, faults = values.array(said, arrow_type(column.type))
-            arrays.append(converted)
-            for place, text in faults.items():
-                wrong.setdefault(place, f"{column.name}: '{text[:SHOWN]}' is not a {column.type.upper()}")
-            if not column.nullable and column.name not in self.spec.key and None in said:
-                for place in (at for at, text in enumerate(said) if text is None):
-                    wrong.setdefault(place, f"{column.name} is NULL, but the column is NOT NULL")
+        arrays, wrong = typed(self.spec, texts)
         shown = names(self.spec.columns)
         raw = {place: values.row_text(shown, oids, [said[place] for said in texts]) for place in wrong}
         added: list[pa.Array] = [

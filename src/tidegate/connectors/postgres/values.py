@@ -209,7 +209,7 @@ def _lists(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
         ends.append(len(elements))
     inner, misfits = array(elements, type_.value_type)
     faults |= {owners[at]: texts[owners[at]] or "" for at in misfits}
-    absent = pa.array([text is None or place in faults for place, text in enumerate(texts)])
+    absent = pa.array([text is None or place in faults for place, text in enumerate(texts)], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, type_, mask=absent), faults
 
 

@@ -1,0 +1,166 @@
+"""Changes of whole transactions, gathered until they are taken in together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.connectors.base import Refused, Rows
+from tidegate.connectors.postgres.bus_rows import BusRows, Stamp
+from tidegate.connectors.postgres.client import Away
+from tidegate.connectors.postgres.keyed_rows import KeyedRows, Lookup
+from tidegate.connectors.postgres.origin import OriginTable
+from tidegate.connectors.postgres.payloads import Encode, Shape
+from tidegate.connectors.postgres.pgoutput import Begin, Change, Commit, Message, Table, Truncate
+from tidegate.connectors.postgres.preparing import Followed
+
+SECONDS, CHANGES, BYTES = 0.05, 20_000, 8 << 20
+
+
+@dataclass
+class ToBus:
+    """A source of events, and the tables that it is for."""
+
+    rows: BusRows
+    followed: Followed
+
+    def wants(self, table: Table) -> bool:
+        if not self.followed.following.tables:
+            return True
+        there = self.followed.tables
+        return any(table.oid == one.oid or table[1:3] == (one.schema, one.name) for one in there)
+
+
+@dataclass
+class ToTable:
+    """A relation, and the table that it is a copy of."""
+
+    rows: KeyedRows
+    table: OriginTable
+
+    def wants(self, table: Table) -> bool:
+        if table.oid != self.table.oid and table[1:3] == (self.table.schema, self.table.name):
+            raise Away(f"table {self.table.sql} was made anew", "it is read again")
+        return table.oid == self.table.oid
+
+
+@dataclass
+class _Route:
+    """Where the changes of a table go, as it is now."""
+
+    shape: Shape
+    bus: list[ToBus]
+    keyed: list[ToTable]
+
+
+@dataclass
+class Gathering:
+    """`floor`: what was committed before it has been taken in already. `now` is the processing clock, `encoders` knows
+    how a table's values are written."""
+
+    bus: Sequence[ToBus]
+    keyed: Sequence[ToTable]
+    floor: int
+    now: Callable[[], int]
+    encoders: Callable[[Table], Sequence[Encode]]
+    changes: int = 0
+    bytes: int = 0
+    end: int = 0
+    _routes: dict[int, _Route] = field(default_factory=dict)
+    _stamp: Stamp | None = None
+    _begun: float = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._stamp is not None
+
+    @property
+    def full(self) -> bool:
+        return self.changes > 0 and (self.changes >= CHANGES or self.bytes >= BYTES or self.rest <= 0)
+
+    @property
+    def rest(self) -> float:
+        """How many seconds it may still wait for more."""
+        return SECONDS - (time.monotonic() - self._begun) if self.changes else SECONDS
+
+    @property
+    def partial(self) -> bool:
+        return any(to.rows.partial for to in self.keyed)
+
+    def take_in(self, message: Message, size: int) -> None:
+        """The next message of the stream."""
+        match message:
+            case Change():
+                self._change(message, size)
+            case Begin():
+                self._stamp = Stamp(message, self.now())
+            case Commit():
+                self._stamp, self.end = None, message.end
+            case Table():
+                self._routes[message.oid] = self._route(message)
+            case Truncate():
+                for oid in message.oids:
+                    self._truncate(oid)
+
+    def complete(self, lookup: Callable[[ToTable, Table], Lookup]) -> bool:
+        """Fills in what was not sent; False if something was not found."""
+        return all(
+            to.rows.complete(lookup(to, self._routes[to.table.oid].shape.table)) for to in self.keyed if to.rows.partial
+        )
+
+    def take(self) -> tuple[list[Rows], list[Refused]]:
+        """All that was gathered."""
+        rows, refused = [part for to in self.bus for part in to.rows.take()], list[Refused]()
+        for to in self.keyed:
+            parts, errors = to.rows.take()
+            rows += parts
+            refused += errors
+        self.changes = self.bytes = 0
+        return rows, refused
+
+    def _route(self, table: Table) -> _Route:
+        keyed = [to for to in self.keyed if to.wants(table)]
+        for to in keyed:
+            to.rows.follow(table)
+        return _Route(Shape(table, self.encoders(table)), [to for to in self.bus if to.wants(table)], keyed)
+
+    def _change(self, change: Change, size: int) -> None:
+        route, stamp, bus, keyed = self._wanted(change.oid)
+        if not bus and not keyed:
+            return
+        self._count(stamp, size)
+        if bus:
+            payload = route.shape.payload(change)
+            for events in bus:
+                events.add(stamp, route.shape.channel, change.op, payload)
+        for rows in keyed:
+            rows.add(change)
+
+    def _truncate(self, oid: int) -> None:
+        route, stamp, bus, keyed = self._wanted(oid)
+        if not bus and not keyed:
+            return
+        self._count(stamp, 0)
+        for events in bus:
+            events.add(stamp, route.shape.channel, "TRUNCATE", route.shape.truncated())
+        for rows in keyed:
+            rows.truncate()
+
+    def _wanted(self, oid: int) -> tuple[_Route, Stamp, list[BusRows], list[KeyedRows]]:
+        """Who takes a change of a table in the present transaction."""
+        route, stamp = self._routes[oid], self._stamp
+        assert stamp is not None
+        commit = stamp.commit
+        if commit < self.floor:
+            return route, stamp, [], []
+        bus = [to.rows for to in route.bus if commit >= to.rows.since]
+        return route, stamp, bus, [to.rows for to in route.keyed if commit >= to.rows.since]
+
+    def _count(self, stamp: Stamp, size: int) -> None:
+        if not self.changes:
+            self._begun = time.monotonic()
+        stamp.seq += 1
+        self.changes += 1
+        self.bytes += size

@@ -1,0 +1,168 @@
+"""A connection that follows a replication slot, by the streaming replication protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+import time
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from tidegate.connectors.postgres.client import Away, broken, connected, library
+from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn
+from tidegate.connectors.postgres.options import Server
+from tidegate.connectors.postgres.pgoutput import EPOCH_US
+
+PIECE = 25
+"""Where the plugin's message begins in a piece of the log."""
+
+_TICK, _FAREWELL = 0.1, 1.0
+_ALIVE: dict[str, Any] = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+_POSITION = Struct(">xq").unpack_from
+_STATUS = Struct(">cqqqqB").pack
+_LOG, _KEEPALIVE = ord("w"), ord("k")
+_GONE = ("57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006")
+
+
+class Stopped(Exception):
+    """The capture shall end while the server was asked for something."""
+
+
+class ReplicationError(Exception):
+    """What the server says against a command; `state` is its SQLSTATE."""
+
+    def __init__(self, message: str, state: str) -> None:
+        super().__init__(message)
+        self.message, self.state = message, state
+
+
+class Stream:
+    """First a connection for commands; after `start` the changes of a slot."""
+
+    def __init__(self, server: Server, application: str) -> None:
+        self._server = server
+        self._connection = connected(
+            server, as_text=True, replication="database", application_name=application, autocommit=True, **_ALIVE
+        )
+        self._libpq = self._connection.pgconn
+        self._pq = library().pq
+        self._streaming = False
+
+    def close(self) -> None:
+        """Ends the stream in good order if the server goes along, so that the slot is free at once."""
+        with contextlib.suppress(library().Error, OSError, ReplicationError):
+            if self._streaming:
+                self._end(time.monotonic() + _FAREWELL)
+        self._connection.close()
+
+    def create_slot(self, name: str, temporary: bool, stopped: threading.Event) -> tuple[int, str]:
+        """Makes a slot. What was committed before the place that is returned is in the snapshot of the returned name,
+        for as long as this connection does nothing else; what was not comes with the slot. It waits for transactions
+        that are under way."""
+        short = " TEMPORARY" if temporary else ""
+        command = f'CREATE_REPLICATION_SLOT "{name}"{short} LOGICAL pgoutput EXPORT_SNAPSHOT'
+        found = self._asked(command, stopped)
+        return parse_lsn(found.get_value(0, 1).decode()), found.get_value(0, 2).decode()
+
+    def drop_slot(self, name: str, stopped: threading.Event) -> None:
+        self._asked(f'DROP_REPLICATION_SLOT "{name}"', stopped)
+
+    def start(self, slot: str, publications: Sequence[str], lsn: int, stopped: threading.Event) -> None:
+        listed = ",".join('"' + name.replace('"', '""') + '"' for name in publications).replace("'", "''")
+        options = f"proto_version '1', publication_names '{listed}'"
+        self._asked(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} ({options})', stopped)
+
+    def receive(self) -> bytes | None:
+        """The next piece that is here; None if there is none now."""
+        try:
+            size, data = self._libpq.get_copy_data(1)
+        except library().Error as failure:
+            raise self._ended(str(failure)) from None
+        if size > 0:
+            return bytes(data)
+        if size == 0:
+            return None
+        raise self._ended("the server ended the stream")
+
+    def wait(self, seconds: float) -> None:
+        """Until something comes, or the time is over."""
+        select.select([self._libpq.socket], [], [], max(seconds, 0.0))
+        self._consume()
+
+    def confirm(self, lsn: int, ask: bool = False) -> None:
+        """Tells the server that everything before a place is kept here. `ask`: it shall say where it is."""
+        now = time.time_ns() // 1000 - EPOCH_US
+        try:
+            self._libpq.put_copy_data(_STATUS(b"r", lsn, lsn, lsn, now, ask))
+            while self._libpq.flush():
+                select.select([self._libpq.socket], [self._libpq.socket], [], _TICK)
+                self._consume()
+        except library().Error as failure:
+            raise self._ended(str(failure)) from None
+
+    def _asked(self, command: str, stopped: threading.Event) -> Any:
+        """The result of a command. It is given up when the capture shall end."""
+        self._libpq.send_query(command.encode())
+        while self._libpq.is_busy():
+            if stopped.is_set():
+                self._libpq.get_cancel().cancel()
+                raise Stopped
+            self.wait(_TICK)
+        found = self._libpq.get_result()
+        if found.status == self._pq.ExecStatus.COPY_BOTH:
+            self._libpq.nonblocking = 1
+            self._streaming = True
+            return found
+        while self._libpq.get_result() is not None:
+            pass
+        if found.status not in (self._pq.ExecStatus.TUPLES_OK, self._pq.ExecStatus.COMMAND_OK):
+            raise self._failed(found)
+        return found
+
+    def _end(self, deadline: float) -> None:
+        self._libpq.put_copy_end()
+        self._libpq.flush()
+        while time.monotonic() < deadline:
+            size, _ = self._libpq.get_copy_data(1)
+            if size < 0 and not self._libpq.is_busy():
+                return
+            if size <= 0:
+                self.wait(_TICK)
+
+    def _consume(self) -> None:
+        try:
+            self._libpq.consume_input()
+        except library().Error as failure:
+            raise self._ended(str(failure)) from None
+
+    def _ended(self, text: str) -> Exception:
+        """Why the stream broke: the server's own words come first."""
+        if self._libpq.status == self._pq.ConnStatus.OK:
+            found = self._libpq.get_result()
+            if found is not None and found.status == self._pq.ExecStatus.FATAL_ERROR:
+                return self._failed(found)
+        return self._broken(text)
+
+    def _failed(self, found: Any) -> Exception:
+        fields = self._pq.DiagnosticField
+        state = (found.error_field(fields.SQLSTATE) or b"").decode()
+        said = (found.error_field(fields.MESSAGE_PRIMARY) or found.error_message).decode("utf8", "replace")
+        if not state or state in _GONE:
+            return self._broken(said)
+        return ReplicationError(said, state)
+
+    def _broken(self, said: str) -> Away:
+        return broken(self._server, said)
+
+
+def is_log(piece: bytes) -> bool:
+    """Whether a piece is one of the log, with a message of the plugin in it."""
+    return piece[0] == _LOG
+
+
+def keepalive(piece: bytes) -> tuple[int, bool]:
+    """The place up to which the server has sent everything, and whether it wants an answer."""
+    assert piece[0] == _KEEPALIVE
+    return _POSITION(piece)[0], bool(piece[17])

@@ -1,0 +1,423 @@
+"""Captures whose server goes away, is not as it should be, or is stopped in the middle."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
+from tests.servers.postgres import PASSWORD, SETTINGS, Postgres, postgres_server
+from tests.servers.processes import free_port, wait_until
+from tidegate.connectors.postgres.position import default_name
+
+COLUMNS = "id int, n int"
+ANEW = "DROP and CREATE customers again: a table is then read as a whole, events go on from now"
+
+
+@pytest.fixture
+def url(postgres: Postgres, database: str) -> str:
+    postgres.execute(database, "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)")
+    return postgres.url(database)
+
+
+def slot_of(database: str) -> str:
+    return default_name("owner", database)
+
+
+def content(server: Postgres, database: str, table: str = "t") -> list[tuple[object, ...]]:
+    with server.connect(database) as connection:
+        return sorted(connection.execute(f"SELECT id, n FROM {table}").fetchall(), key=repr)
+
+
+def test_stopped_between_the_record_and_its_confirmation(
+    postgres: Postgres, database: str, url: str, tmp_path: Path
+) -> None:
+    """Whatever the server sends again has been taken in already."""
+    source, events = table_of(url, COLUMNS, table="t"), events_of(url, "all", tables="t")
+    log = caught_up(tmp_path, Log(), source, events)
+
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    for number in range(2, 6):
+        postgres.execute(database, f"INSERT INTO t VALUES ({number}, 0); UPDATE t SET n = n + 1")
+        before = number % 2 == 0
+        log.before, log.after = (crash, lambda: None) if before else (lambda: None, crash)
+        with pytest.raises(KeyboardInterrupt):
+            caught_up(tmp_path, log, source, events)
+        log.before = log.after = lambda: None
+        caught_up(tmp_path, log, source, events)
+        assert log.table() == content(postgres, database)
+    assert [(p["op"], p["row"]["id"]) for p in log.payloads()].count(("INSERT", 5)) == 1
+    assert len(log.payloads()) == 4 + 2 + 3 + 4 + 5
+    assert len({event["id"] for event in log.events()}) == len(log.events())
+
+
+def test_cut_off_at_random_moments_under_load(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    chance, stop = random.Random(11), threading.Event()
+
+    def load() -> None:
+        with postgres.connect(database) as connection:
+            for number in range(10, 100_000):
+                if stop.is_set():
+                    return
+                connection.execute(
+                    f"INSERT INTO t VALUES ({number}, 0); UPDATE t SET n = n + 1 WHERE id % 7 = {number % 7};"
+                    f" DELETE FROM t WHERE id = {number - 40}"
+                )
+
+    source, events, log = table_of(url, COLUMNS, table="t"), events_of(url, "all", tables="t"), Log()
+    caught_up(tmp_path, log, source, events)
+    writer = threading.Thread(target=load)
+    writer.start()
+    try:
+        for _ in range(10):
+            left = [chance.randrange(4)]
+
+            def crash(left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise KeyboardInterrupt
+
+            log.before, log.after = (crash, lambda: None) if chance.random() < 0.5 else (lambda: None, crash)
+            with pytest.raises(KeyboardInterrupt), following(capture_of(tmp_path, source, events), log) as until:
+                until(lambda: False)
+    finally:
+        stop.set()
+        writer.join()
+    log.before = log.after = lambda: None
+    caught_up(tmp_path, log, source, events)
+    assert log.table() == content(postgres, database)
+    ids = [event["id"] for event in log.events()]
+    assert len(set(ids)) == len(ids)
+    copy = {1: 1}
+    for payload in log.payloads():
+        if payload["op"] == "DELETE":
+            del copy[payload["old"]["id"]]
+        else:
+            copy[payload["row"]["id"]] = payload["row"]["n"]
+    assert sorted(copy.items(), key=repr) == log.table()
+
+
+def test_the_server_is_restarted(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with postgres_server(tmp_path / "server") as server:
+        server.execute("postgres", "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)")
+        capture, log = capture_of(tmp_path, table_of(server.url(), COLUMNS, table="t")), Log()
+        for number, end in ((2, server.stop), (3, server.kill)):
+            with (
+                pytest.raises(
+                    OSError, match=f"^the connection to PostgreSQL at 127.0.0.1:{server.port}/postgres broke"
+                ),
+                following(capture, log) as until,
+            ):
+                until(lambda: log.position is not None)
+                server.execute("postgres", f"INSERT INTO t VALUES ({number}, {number})")
+                until(lambda number=number: (number, number) in log.table())  # type: ignore[misc]
+                end()
+                until(lambda: False)
+            with pytest.raises(OSError, match=f"^no PostgreSQL server answers at 127.0.0.1:{server.port}/postgres: "):
+                capture.follow(log)
+            server.start()
+        server.execute("postgres", "DELETE FROM t WHERE id = 1")
+        log.stopped.clear()
+        capture.catch_up(log)
+        assert log.table() == [(2, 2), (3, 3)]
+
+
+def test_a_slot_that_is_dropped_behind_our_back(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    source = table_of(url, COLUMNS, table="t")
+    log = caught_up(tmp_path, Log(), source)
+    where, slot = f"127.0.0.1:{postgres.port}/{database}", slot_of(database)
+    postgres.execute(database, f"SELECT pg_drop_replication_slot('{slot}')")
+    lsn = log.position["lsn"]
+    assert refused_by(lambda: caught_up(tmp_path, log, source)) == (
+        f"PIPELINE_FAILED: slot {slot} is gone from PostgreSQL at {where}\n"
+        f"  detail: it was dropped; the changes since {lsn} are lost to customers\n"
+        f"  hint: {ANEW}"
+    )
+    postgres.execute(database, "INSERT INTO t VALUES (2, 2)")
+    postgres.execute(database, f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    said = refused_by(lambda: caught_up(tmp_path, log, source))
+    assert said.splitlines()[0].startswith(f"PIPELINE_FAILED: slot {slot} at {where} has moved on to ")
+    assert said.splitlines()[1].startswith("  detail: it was made anew, or something else has read it; the changes ")
+    capture_of(tmp_path, source).forget()
+    assert caught_up(tmp_path, Log(), source).table() == [(1, 1), (2, 2)]
+
+
+def test_a_server_that_was_restored(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    source = table_of(url, COLUMNS, table="t")
+    log = caught_up(tmp_path, Log(), source)
+    rows, position, refused = log.entries[-1]
+    log.entries.append((rows, position.replace(log.position["lsn"], "FFFF/0", 1), refused))
+    said = refused_by(lambda: caught_up(tmp_path, log, source)).splitlines()
+    assert said[0].startswith(f"PIPELINE_FAILED: PostgreSQL at 127.0.0.1:{postgres.port}/{database} is at 0/")
+    assert said[1].startswith("  detail: it was restored from an older backup, or it is another server; the changes")
+    assert said[2] == f"  hint: {ANEW}"
+
+
+def test_a_publication_that_is_dropped_behind_our_back(
+    postgres: Postgres, database: str, url: str, tmp_path: Path
+) -> None:
+    postgres.execute(database, "CREATE PUBLICATION mine FOR TABLE t")
+    source = table_of(url, COLUMNS, table="t", publication="mine")
+    log = caught_up(tmp_path, Log(), source)
+    postgres.execute(database, "DROP PUBLICATION mine")
+    postgres.execute(database, "INSERT INTO t VALUES (2, 2)")
+    assert refused_by(lambda: caught_up(tmp_path, log, source)) == (
+        f"PIPELINE_FAILED: publication mine is gone from PostgreSQL at 127.0.0.1:{postgres.port}/{database}\n"
+        f"  detail: the changes since {log.position['lsn']} cannot be told apart any more\n"
+        f"  hint: {ANEW}"
+    )
+
+
+def test_a_slot_that_others_use(
+    postgres: Postgres, database: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.connectors.postgres import session
+
+    monkeypatch.setattr(session, "_PATIENCE", 0.3)
+    log, source = Log(), events_of(url, tables="t", slot=f"mine_{database}")
+    with following(capture_of(tmp_path, source), log) as until:
+        until(lambda: holder(postgres, database) is not None)
+        pid = holder(postgres, database)
+        where = f"127.0.0.1:{postgres.port}/{database}"
+        assert refused_by(lambda: caught_up(tmp_path / "other", Log(), source)) == (
+            f"PIPELINE_FAILED: slot mine_{database} at {where} is in use by another process (of the server: {pid})\n"
+            "  hint: stop what reads it, or write slot = '...' with a name of its own; or end it: SELECT"
+            f" pg_terminate_backend({pid});"
+        )
+    postgres.execute(database, "CREATE PUBLICATION p FOR TABLE t")
+    postgres.execute(database, f"SELECT pg_create_logical_replication_slot('{database}', 'test_decoding')")
+    decoded = events_of(url, tables="t", slot=database)
+    assert refused_by(lambda: caught_up(tmp_path, Log(), decoded)) == (
+        f"PIPELINE_FAILED: slot {database} at 127.0.0.1:{postgres.port}/{database} is one of test_decoding\n"
+        "  hint: write slot = '...' with another name"
+    )
+
+
+def holder(postgres: Postgres, database: str) -> int | None:
+    with postgres.connect(database) as connection:
+        row = connection.execute(
+            "SELECT active_pid FROM pg_replication_slots WHERE database = %s", (database,)
+        ).fetchone()
+    return None if row is None else row[0]
+
+
+def test_who_may_not(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    where, guest = f"127.0.0.1:{postgres.port}/{database}", f"guest_{database}"
+    postgres.execute(database, f"CREATE ROLE {guest} LOGIN PASSWORD '{PASSWORD}'")
+    theirs = url.replace("tidegate:", f"{guest}:")
+    assert refused_by(lambda: caught_up(tmp_path, Log(), events_of(postgres.url(database, "x-word"), tables="t"))) == (
+        f"PIPELINE_FAILED: PostgreSQL at {where} refused the connection:"
+        ' password authentication failed for user "tidegate"\n'
+        "  hint: check the user, the password and the name of the database, then start again"
+    )
+    name = slot_of(database)
+    assert refused_by(lambda: caught_up(tmp_path, Log(), events_of(theirs, tables="t"))) == (
+        f"PIPELINE_FAILED: {guest} may not publish changes at {where}: permission denied for database {database}\n"
+        "  hint: as the owner of the tables or a superuser:"
+        f" CREATE PUBLICATION {name} FOR TABLE public.t WITH (publish_via_partition_root = true); then start again"
+    )
+    postgres.execute(database, f"CREATE PUBLICATION {name} FOR TABLE public.t WITH (publish_via_partition_root = true)")
+    assert refused_by(lambda: caught_up(tmp_path, Log(), events_of(theirs, tables="t"))) == (
+        f"PIPELINE_FAILED: PostgreSQL at {where} does not let {guest} follow changes:"
+        " must be superuser or replication role to start walsender\n"
+        f"  hint: as a superuser: ALTER ROLE {guest} REPLICATION; then start again"
+    )
+    postgres.execute(database, f"ALTER ROLE {guest} REPLICATION")
+    assert refused_by(lambda: caught_up(tmp_path, Log(), table_of(theirs, COLUMNS, table="t"))) == (
+        f"PIPELINE_FAILED: {guest} may not read public.t at {where}: permission denied for table t\n"
+        f"  hint: as its owner: GRANT SELECT ON public.t TO {guest}; then start again"
+    )
+    postgres.execute(database, f"GRANT SELECT ON t TO {guest}")
+    assert caught_up(tmp_path, Log(), table_of(theirs, COLUMNS, table="t")).table() == [(1, 1)]
+    postgres.execute(database, f"DROP OWNED BY {guest}")
+
+
+def test_tables_that_cannot_be_followed(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    where = f"127.0.0.1:{postgres.port}/{database}"
+    postgres.execute(
+        database,
+        "CREATE VIEW v AS SELECT * FROM t; CREATE TABLE bare (id int, n int); CREATE PUBLICATION p FOR TABLE bare",
+    )
+
+    def said(source: Callable[[], object]) -> str:
+        return refused_by(lambda: caught_up(tmp_path, Log(), source()))  # type: ignore[arg-type]
+
+    assert said(lambda: events_of(url, tables="sales.nope")) == (
+        f"PIPELINE_FAILED: there is no table sales.nope at {where}\n"
+        "  hint: create it, or correct table = 'sales.nope'; names are written as the database spells them"
+    )
+    assert said(lambda: events_of(url, tables="v")) == (
+        f"PIPELINE_FAILED: v at {where} is not a table, so it has no changes to follow\n"
+        "  hint: follow the tables that it reads"
+    )
+    assert said(lambda: events_of(url, tables="bare")) == (
+        "PIPELINE_FAILED: table public.bare has no replica identity: PostgreSQL would refuse every UPDATE and DELETE of"
+        " it once it is published\n"
+        "  hint: ALTER TABLE public.bare REPLICA IDENTITY FULL; or give it a primary key. If rows only ever come:"
+        " CREATE PUBLICATION inserts FOR TABLE public.bare WITH (publish = 'insert'); and write"
+        " publication = 'inserts'"
+    )
+    assert said(lambda: table_of(url, COLUMNS, key="n", table="t")) == (
+        "PIPELINE_FAILED: customers has the key (n), but table public.t tells its old rows by (id)\n"
+        "  hint: PRIMARY KEY (id) in customers, or ALTER TABLE public.t REPLICA IDENTITY FULL; then start again"
+    )
+    assert said(lambda: events_of(url, tables="bare, t", publication="p")) == (
+        f"PIPELINE_FAILED: publication p at {where} does not have public.t\n"
+        "  hint: ALTER PUBLICATION p ADD TABLE public.t; then start again"
+    )
+    assert said(lambda: events_of(url, tables="*", publication="p")) == (
+        f"PIPELINE_FAILED: publication p at {where} is not for all tables\n"
+        "  hint: name the tables in tables = '...', or leave out publication to have one made"
+    )
+    postgres.execute(database, 'CREATE PUBLICATION "some" FOR TABLE t WITH (publish = $$insert, update$$)')
+    assert said(lambda: table_of(url, COLUMNS, table="t", publication="some")) == (
+        "PIPELINE_FAILED: publication some leaves out delete, truncate, so public.t could not be followed exactly\n"
+        "  hint: ALTER PUBLICATION \"some\" SET (publish = 'insert, update, delete, truncate'); then start again"
+    )
+
+
+def test_no_room_for_a_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server").mkdir()
+    monkeypatch.setitem(SETTINGS, "max_replication_slots", "1")
+    with postgres_server(tmp_path / "server") as server:
+        server.execute("postgres", "CREATE TABLE t (id int PRIMARY KEY)")
+        caught_up(tmp_path, Log(), events_of(server.url(), tables="t"))
+        assert refused_by(lambda: caught_up(tmp_path, Log(), events_of(server.url(), tables="t", slot="second"))) == (
+            f"PIPELINE_FAILED: PostgreSQL at 127.0.0.1:{server.port}/postgres has no room for another slot:"
+            " all replication slots are in use\n"
+            "  hint: raise max_replication_slots and restart the server, or drop a slot that is not needed: SELECT"
+            " pg_drop_replication_slot('...');"
+        )
+
+
+def test_no_server(tmp_path: Path) -> None:
+    port = free_port()
+    capture = capture_of(tmp_path, events_of(f"postgresql://app:{PASSWORD}@127.0.0.1:{port}/shop", tables="t"))
+    with pytest.raises(OSError) as caught:
+        capture.catch_up(Log())
+    assert str(caught.value).startswith(f"no PostgreSQL server answers at 127.0.0.1:{port}/shop: ")
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_that_keeps_too_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server").mkdir()
+    with postgres_server(tmp_path / "server") as server:
+        server.execute("postgres", "ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'")
+        server.execute("postgres", "SELECT pg_reload_conf(); CREATE TABLE t (id int PRIMARY KEY, n int)")
+        source = table_of(server.url(), COLUMNS, table="t")
+        log = caught_up(tmp_path, Log(), source)
+        with server.connect() as connection:
+            for _ in range(5):
+                connection.execute("SELECT pg_switch_wal()")
+                connection.execute("INSERT INTO t VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET n = t.n + 1")
+            connection.execute("CHECKPOINT")
+        where = f"127.0.0.1:{server.port}/postgres"
+        said = refused_by(lambda: caught_up(tmp_path, log, source)).splitlines()
+        assert said[0] == f"PIPELINE_FAILED: slot {slot_of('postgres')} at {where} has lost changes"
+        why = "the server gave it up, because it held back more WAL than max_slot_wal_keep_size"
+        assert said[1].startswith(f"  detail: {why}; the changes since ")
+        assert said[2] == f"  hint: {ANEW}"
+        capture_of(tmp_path, source).forget()
+        server.stop()
+        monkeypatch.setitem(SETTINGS, "wal_level", "replica")
+        server.start()
+        assert refused_by(lambda: caught_up(tmp_path, Log(), source)) == (
+            f"PIPELINE_FAILED: PostgreSQL at {where} has wal_level = replica, which keeps too little to follow"
+            " changes\n"
+            "  hint: as a superuser: ALTER SYSTEM SET wal_level = logical; then restart the server"
+        )
+
+
+def test_what_a_slot_holds_back_is_told(
+    postgres: Postgres, database: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = events_of(url, tables="t", max_slot_lag="1kb")
+    log = caught_up(tmp_path, Log(), source)
+    postgres.execute(database, "INSERT INTO t SELECT n FROM generate_series(10, 2000) AS n")
+    capture = capture_of(tmp_path, source)
+    capsys.readouterr()
+    capture.catch_up(log)
+    slot = f"slot {slot_of(database)} at 127.0.0.1:{postgres.port}/{database} holds back "
+    told = capsys.readouterr().err
+    assert told.startswith(slot) and told.endswith(
+        "of WAL: more than max_slot_lag = 1 kB, and the server's disk may fill; let the pipeline catch up, or drop what"
+        " is not needed\n"
+    )
+    assert told.count("holds back") == 1
+    figures = capture.metrics()
+    assert figures["rows_taken_total"] == 1991
+    assert 0 <= figures["slot_lag_bytes"] < figures["slot_retained_bytes"]
+
+
+def test_an_idle_table_holds_no_wal(
+    postgres: Postgres, database: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.connectors.postgres import following as pace
+
+    monkeypatch.setattr(pace, "IDLE", 0.05)
+    postgres.execute(database, "CREATE TABLE busy (id int)")
+    source, log = events_of(url, tables="t"), Log()
+
+    def confirmed() -> int:
+        with postgres.connect(database) as connection:
+            row = connection.execute(
+                "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE database = current_database()"
+            ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    with following(capture_of(tmp_path, source), log) as until:
+        until(lambda: confirmed() > 0)
+        first = confirmed()
+        postgres.execute(database, "INSERT INTO busy SELECT n FROM generate_series(1, 2000) AS n")
+        until(lambda: confirmed() > first + 100_000)
+    assert len(log.entries) == 1
+    postgres.execute(database, "INSERT INTO t VALUES (7, 7)")
+    assert len(caught_up(tmp_path, log, source).events()) == 1
+
+
+def test_what_is_left_when_relations_are_dropped(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    def there() -> tuple[list[str], list[str]]:
+        with postgres.connect(database) as connection:
+            slots = connection.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+            publications = connection.execute("SELECT pubname FROM pg_publication ORDER BY 1")
+            return [row[0] for row in slots.fetchall()], [row[0] for row in publications.fetchall()]
+
+    name = slot_of(database)
+    made = events_of(url, tables="t")
+    caught_up(tmp_path, Log(), made)
+    assert there() == ([name], [name])
+    capture_of(tmp_path, made).forget()
+    assert there() == ([], [])
+    with pytest.raises(OSError, match="broke"), following(capture_of(tmp_path, made), Log()) as until:
+        until(lambda: holder(postgres, database) is not None)
+        capture_of(tmp_path, made).forget()
+        until(lambda: False)
+    assert there() == ([], [])
+    postgres.execute(database, "CREATE PUBLICATION mine FOR TABLE t")
+    named = events_of(url, tables="t", publication="mine", slot=f"mine_{database}")
+    log = caught_up(tmp_path, Log(), named)
+    capture_of(tmp_path, named).forget()
+    assert there() == ([], ["mine"])
+    postgres.execute(database, f"SELECT pg_create_logical_replication_slot('mine_{database}', 'pgoutput')")
+    postgres.execute(database, "INSERT INTO t VALUES (5, 5)")
+    caught_up(tmp_path, log, named)
+    assert [payload["row"]["id"] for payload in log.payloads()] == [5]
+    capture_of(tmp_path, named).forget()
+    assert there() == ([f"mine_{database}"], ["mine"])
+
+
+def test_it_ends_while_it_waits_for_others(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    """A slot waits for transactions that are under way."""
+    log = Log()
+    with postgres.connect(database) as other:
+        other.execute("BEGIN; INSERT INTO t VALUES (50, 50)")
+        with following(capture_of(tmp_path, events_of(url, tables="t")), log):
+            wait_until(lambda: holder(postgres, database) is not None, "the slot")
+        assert log.entries == []
