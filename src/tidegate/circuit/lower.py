@@ -246,11 +246,13 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.Door) -> Branches:
-        rows = self.branches(node.input)
+        told = _told(node)
+        rows = self.branches(_without(node.input, told))
         late = [(column, line) for column, line in node.declared if line.firm]
         tests = tuple(Test(column, self.line(line)) for column, line in late)
         seen = tuple(Seen(column, seen_name(node.view, column)) for column, _ in node.declared)
-        looked_at = rows if tests else _narrowed(rows, [*(each.column for each in seen), *_told(node)])
+        seen_columns = [each.column for each in seen]
+        looked_at = rows if tests else _narrowed(self.branches(node.input), [*seen_columns, *told])
         self.doors.setdefault(node.view, Door(node.view, looked_at, node.schema, tests, seen, node.checks, node.row))
         return _guarded(rows, tests)
 
@@ -357,6 +359,13 @@ class Lowering:
 
 def _told(node: logical.Door) -> list[str]:
     return [*(column for column, _ in node.checks), *([node.row] if node.row is not None else [])]
+
+
+def _without(node: Node, columns: list[str]) -> Node:
+    """A projection without some of its columns: what is only looked at is not computed where it is not."""
+    if not columns or not isinstance(node, logical.Project):
+        return node
+    return replace(node, items=tuple(item for item in node.items if item.name not in columns))
 
 
 def _narrowed(rows: Branches, wanted: list[str]) -> Branches:

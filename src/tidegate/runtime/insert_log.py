@@ -96,6 +96,10 @@ class InsertLog:
     def read(self, number: int, only: set[str] | None = None) -> tuple[dict[str, Any], list[Part]]:
         return container.read(self._path(number), only)
 
+    def size(self, number: int) -> int:
+        """How many bytes an entry has."""
+        return self._path(number).stat().st_size
+
     def entries(
         self, start: int, end: int, only: set[str] | None = None
     ) -> Iterator[tuple[int, dict[str, Any], list[Part]]]:

@@ -25,6 +25,7 @@ from tidegate.runtime.insert_log import HEAD, InsertLog
 from tidegate.spark import blocks
 
 ENTRIES_PER_PARTITION = 4
+WORTH_STRIPES = 2_000_000
 PATIENCE, GLANCE = 0.25, 0.01
 
 
@@ -43,10 +44,10 @@ class Feed(DataSource):
 
 
 class Entries(InputPartition):
-    """Log entries low <= number < high."""
+    """Log entries low <= number < high; of the rows of each part those of one stripe: part `stripe` of `of`."""
 
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
+    def __init__(self, low: int, high: int, stripe: int = 0, of: int = 1) -> None:
+        self.low, self.high, self.stripe, self.of = low, high, stripe, of
 
 
 class Tick(InputPartition):
@@ -115,7 +116,9 @@ class FeedReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         low, high = start["entry"], end["entry"]
         size = max(ENTRIES_PER_PARTITION, -(-(high - low) // self.spec["parallelism"]))
-        found: list[InputPartition] = [Entries(i, min(i + size, high)) for i in range(low, high, size)]
+        ranges = [(i, min(i + size, high)) for i in range(low, high, size)]
+        stripes = self._stripes(low, high) if len(ranges) < self.spec["parallelism"] else 1
+        found: list[InputPartition] = [Entries(*each, stripe, stripes) for each in ranges for stripe in range(stripes)]
         fresh = start == self.spec["start"]
         if end["tick"] > start["tick"]:
             found.append(Tick(end, fresh))
@@ -123,30 +126,39 @@ class FeedReader(DataSourceStreamReader):
             found += [Restore(path) for path in self.spec["restore"]]
         return found
 
+    def _stripes(self, low: int, high: int) -> int:
+        """Into how many stripes the rows of a few large entries are cut, so that all cores have work."""
+        log = InsertLog(Path(self.spec["log"]))
+        large = sum(log.size(number) for number in range(low, high)) >= WORTH_STRIPES
+        return int(self.spec["parallelism"]) if large else 1
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         schema = to_arrow_schema(self.wide, timezone="UTC")
         match partition:
-            case Entries(low=low, high=high):
-                return self._entries(low, high, schema)
+            case Entries():
+                return self._entries(partition, schema)
             case Tick(clock=clock, replay=replay):
                 return iter([_wide_blocks(self._tick(clock, replay), schema)])
             case Restore(path=path):
                 return _restored(Path(path), schema)
         raise TypeError(partition)
 
-    def _entries(self, low: int, high: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _entries(self, partition: Entries, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        low, high, first = partition.low, partition.high, partition.stripe == 0
         relations: dict[str, int] = self.spec["relations"]
         counts: dict[str, int] = {}
         advanced: list[dict[str, Any]] = []
         refused: list[list[str]] = []
         for number, header, parts in InsertLog(Path(self.spec["log"])).entries(low, high):
             seq = number << 32
-            advanced += [header["advance"]] if "advance" in header else []
-            refused += [each for each in header.get("errors", []) if number >= relations.get(each[0], number + 1)]
+            if first:
+                advanced += [header["advance"]] if "advance" in header else []
+                refused += [each for each in header.get("errors", []) if number >= relations.get(each[0], number + 1)]
             for part in parts:
-                if number >= relations.get(part.name, number + 1) and part.table.num_rows:
-                    counts[part.name] = counts.get(part.name, 0) + part.table.num_rows
-                    yield _wide_rows(part.name, part.table, part.info["weight"], seq, schema)
+                rows, at = _stripe(part.table, partition)
+                if number >= relations.get(part.name, number + 1) and rows.num_rows:
+                    counts[part.name] = counts.get(part.name, 0) + rows.num_rows
+                    yield _wide_rows(part.name, rows, part.info["weight"], seq + at, schema)
                 seq += part.table.num_rows
         stats = json.dumps({"rows_in": counts, "entry": high, "advanced": advanced}).encode()
         found = [blocks.Block(blocks.STATS, 0, "", stats)]
@@ -162,6 +174,13 @@ class FeedReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the pipeline forgets entries by its own record."""
+
+
+def _stripe(rows: pa.Table, partition: Entries) -> tuple[pa.Table, int]:
+    """The rows of a stripe, and how many stand before it."""
+    start = rows.num_rows * partition.stripe // partition.of
+    end = rows.num_rows * (partition.stripe + 1) // partition.of
+    return (rows if partition.of == 1 else rows.slice(start, end - start)), start
 
 
 def _wide_rows(relation: str, table: pa.Table, weight: int, seq: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ struct column per producer, all expressions of all consumers in one select, pack
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +39,8 @@ ADDRESS = [
 ADDRESS_NAMES = [field.name for field in ADDRESS]
 GUARD = "__late"
 BAD = "CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"
+
+PARSING = re.compile(r"try_parse_json\((?:`(?:[^`]|``)+`\.)*`(?:[^`]|``)+`\)")
 
 
 @dataclass(frozen=True)
@@ -296,7 +299,7 @@ def _evaluate(
     plans = [
         _rounds(consumer, f"t{index}", prefix, ordered, sharded) for index, (consumer, prefix) in enumerate(chosen)
     ]
-    current = frame
+    current, plans = _parsed_once(frame, plans)
     for number in range(max((len(plan) for plan in plans), default=1)):
         structs = [
             f"{plan[number] if number < len(plan) else quoted(f't{index}')} AS {quoted(f't{index}')}"
@@ -309,6 +312,17 @@ def _evaluate(
         for name, columns in consumer.hashes
     ]
     return current.selectExpr(*kept_names, *[quoted(f"t{index}") for index in range(len(chosen))], *hashes)
+
+
+def _parsed_once(frame: DataFrame, plans: list[list[str]]) -> tuple[DataFrame, list[list[str]]]:
+    """Documents that several branches take apart are parsed for all of them: that is what costs most."""
+    found = [text for plan in plans for text in PARSING.findall(plan[0])]
+    several = [text for text in dict.fromkeys(found) if found.count(text) > 1]
+    if not several:
+        return frame, plans
+    names = {text: quoted(f"__document{number}") for number, text in enumerate(several)}
+    frame = frame.selectExpr("*", *(f"{text} AS {name}" for text, name in names.items()))
+    return frame, [[PARSING.sub(lambda seen: names.get(seen[0], seen[0]), plan[0]), *plan[1:]] for plan in plans]
 
 
 def _plain_consumer(chosen: list[tuple[Consumer, str | None]]) -> Consumer | None:

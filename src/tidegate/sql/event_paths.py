@@ -1,7 +1,8 @@
 """Paths into the JSON of events: `payload.row.region` is a value, text beside text and a number beside numbers.
 
 `SUM(payload.amount)` becomes the sum of `try_variant_get(try_parse_json(payload), '$.amount', 'string')` as a DOUBLE,
-`payload.amount > 10` compares numbers, `payload.status = 'paid'` texts. Only SELECTs that read the event bus have paths.
+`payload.amount > 10` compares numbers, `payload.status = 'paid'` texts. Only SELECTs that read the event bus have
+paths.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ PARSE = "try_parse_json"
 COUNTED = "event_number"
 """Meta of the number that an aggregate makes of a path: what is none is to be told."""
 
-_NUMBER = "^ *([+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?) *$"
 _NUMERIC_AGGREGATES = (
     exp.Sum,
     exp.Avg,
@@ -201,12 +201,13 @@ def is_path(node: exp.Expr) -> bool:
 
 
 def number(path: exp.Expr) -> exp.Expr:
-    """A path as a DOUBLE: a JSON number, or a text that is one; NULL if it is neither."""
-    digits = exp.Anonymous(
-        this="regexp_extract", expressions=[path.copy(), exp.Literal.string(_NUMBER), exp.Literal.number(1)]
-    )
-    text = exp.Anonymous(this="nullif", expressions=[digits, exp.Literal.string("")])
-    return exp.Cast(this=text, to=exp.DataType.build("double"))
+    """A path as a DOUBLE: a JSON number, or a text that is one; NULL if it is neither. Spark also takes `1d`, `NaN` and
+    `Infinity` for numbers: none of them ends like one."""
+    trimmed = exp.Anonymous(this="rtrim", expressions=[path.copy()])
+    last = exp.Anonymous(this="right", expressions=[trimmed, exp.Literal.number(1)])
+    digits = exp.Between(this=last, low=exp.Literal.string("."), high=exp.Literal.string("9"))
+    value = exp.Cast(this=path.copy(), to=exp.DataType.build("double"))
+    return exp.Case(ifs=[exp.If(this=digits, true=value)])
 
 
 def aggregated_paths(select: exp.Select) -> list[exp.Expr]:

@@ -2,8 +2,8 @@
 
 `SELECT channel, SUM(payload.amount) FROM pgcdc_events WHERE operation = 'INSERT' GROUP BY channel EVENT TIME BY
 payload.at TUMBLING WINDOW 5m` reads a subquery in place of the bus: the events that pass WHERE and are no view's
-results, with the time that the view goes by, and with what is wrong with an event if something is. A document is parsed
-once, in a subquery below that.
+results, with the time that the view goes by, and with what is wrong with an event if something is. What its paths lead
+to is taken out of an event once, in a subquery below that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from tidegate.catalog.bus import BUS, EVENTS, RESULTS
 from tidegate.errors import make
 from tidegate.sql.clauses import META, clauses
 from tidegate.sql.event_paths import (
-    PARSE,
     PATH,
     aggregated_paths,
     from_tables,
@@ -31,7 +30,7 @@ from tidegate.sql.window_names import EDGES
 
 DOOR = "event_door"
 EVENT_TIME = "__event_time"
-DOCUMENT = "__doc_"
+TAKEN = "__path"
 ROW = "__event"
 _RFC_3339 = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
 
@@ -88,10 +87,10 @@ def _nest(select: exp.Select) -> None:
             hint="read each in a view of its own with EVENT TIME BY, or join by created_at",
             span=said.span("event_time"),
         )
-    documents = _parsed_once(select)
+    paths = _taken_out(select)
     said = clauses(select)
     for table in tables:
-        inner = _events(select, documents, alone)
+        inner = _events(select, paths, alone)
         if is_bus_table(table):
             alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(BUS))
             table.replace(exp.Subquery(this=inner, alias=alias.copy()))
@@ -109,29 +108,36 @@ def _nest(select: exp.Select) -> None:
         select.meta[META] = replace(said, event_time=by)
 
 
-def _parsed_once(select: exp.Select) -> list[str]:
-    """The documents that a SELECT has paths into. Where it says so, columns with what they say come in."""
-    found: dict[str, None] = {}
+def _taken_out(select: exp.Select) -> dict[str, exp.Expr]:
+    """The paths of a SELECT, each once, by the columns that stand for them from now on."""
+    found: dict[str, exp.Expr] = {}
+    names: dict[str, str] = {}
     said = clauses(select)
     if said.event_time is not None:
-        select.meta[META] = replace(said, event_time=_over_documents(said.event_time.copy(), found))
+        select.meta[META] = replace(
+            said, event_time=_over_columns(exp.Paren(this=said.event_time.copy()), found, names).this
+        )
     for clause, part in list(select.args.items()):
         if clause not in ("from_", "with_") and part is not None:
             for each in part if isinstance(part, list) else [part]:
                 if isinstance(each, exp.Expr):
-                    _over_documents(each, found)
-    return list(found)
+                    _over_columns(each, found, names)
+    return found
 
 
-def _over_documents(tree: exp.Expr, found: dict[str, None]) -> exp.Expr:
-    for node in list(tree.find_all(exp.Anonymous)):
-        if node.name == PARSE and node.find_ancestor(exp.Query) is tree.find_ancestor(exp.Query):
-            column = node.expressions[0]
-            found[column.name.casefold()] = None
-            known = exp.Column(this=exp.to_identifier(DOCUMENT + column.name.casefold(), quoted=True))
-            if column.args.get("table"):
-                known.set("table", column.args["table"].copy())
-            node.replace(known)
+def _over_columns(tree: exp.Expr, found: dict[str, exp.Expr], names: dict[str, str]) -> exp.Expr:
+    home = tree.find_ancestor(exp.Query)
+    for node in [each for each in tree.walk() if is_path(each) and each.find_ancestor(exp.Query) is home]:
+        plain = _unqualified(node)
+        name = names.setdefault(plain.sql(), f"{TAKEN}{len(names)}")
+        found[name] = plain
+        column = exp.Column(this=exp.to_identifier(name, quoted=True))
+        qualifier = next(node.find_all(exp.Column)).args.get("table")
+        if qualifier is not None:
+            column.set("table", qualifier.copy())
+        column.meta.update(node.meta)
+        if node.parent is not None:
+            node.replace(column)
     return tree
 
 
@@ -151,18 +157,15 @@ def _named_stars(select: exp.Select) -> None:
     select.set("expressions", items)
 
 
-def _events(select: exp.Select, documents: list[str], alone: bool) -> exp.Select:
-    """The events that a view counts, as it needs them."""
-    parsed = [
-        exp.alias_(exp.Anonymous(this=PARSE, expressions=[exp.column(name)]), DOCUMENT + name, quoted=True)
-        for name in documents
-    ]
-    below = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *parsed])
+def _events(select: exp.Select, paths: dict[str, exp.Expr], alone: bool) -> exp.Select:
+    """The events that a view counts, as it needs them. In a join both sides have the paths of both."""
+    taken = [exp.alias_(path.copy(), name, quoted=True) for name, path in paths.items()]
+    below = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *taken])
     below.set("from_", exp.From(this=exp.to_table(BUS)))
     below.set("where", exp.Where(this=_counted()))
     if not alone:
         return below
-    known = [exp.column(DOCUMENT + name, quoted=True) for name in documents]
+    known = [exp.column(name, quoted=True) for name in paths]
     inner = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *known])
     inner.set("from_", exp.From(this=exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier(BUS)))))
     where = select.args.get("where")
@@ -220,8 +223,7 @@ def _time(text: exp.Expr) -> exp.Expr:
     fits = exp.Anonymous(
         this="regexp_extract", expressions=[text.copy(), exp.Literal.string(_RFC_3339), exp.Literal.number(0)]
     )
-    found = exp.Anonymous(this="nullif", expressions=[fits, exp.Literal.string("")])
-    return exp.TryCast(this=found, to=exp.DataType.build("timestamp"))
+    return exp.TryCast(this=fits, to=exp.DataType.build("timestamp"))
 
 
 def _check(
