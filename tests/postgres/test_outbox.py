@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres.capturing import START, Log, following, refused_by
-from tests.servers.postgres import PASSWORD, Postgres
+from tests.servers.postgres import PASSWORD, Postgres, postgres_server
 from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import Capture, CaptureContext, SourceSpec
 from tidegate.connectors.options import Bag
@@ -152,3 +152,53 @@ def test_who_may_not(postgres: Postgres, database: str, tmp_path: Path) -> None:
         "  hint: CREATE SOURCE sent FROM OUTBOX (...), and read pgcdc_events"
     )
     postgres.execute(database, f"DROP OWNED BY {guest}")
+
+
+def test_an_id_of_any_type(postgres: Postgres, database: str, tmp_path: Path) -> None:
+    postgres.execute(
+        database,
+        """CREATE TABLE outbox (id char(26) PRIMARY KEY, channel text, payload text);
+        INSERT INTO outbox VALUES ('01HZX', 'c', '{}'), ('01HZY', 'c', '{}')""",
+    )
+    log, runs = Log(), capture(tmp_path, postgres.url(database))
+    runs.catch_up(log)
+    runs.catch_up(log)
+    assert (len(log.events()), left(postgres, database)) == (2, 0)
+
+
+def test_rows_that_do_not_go_are_not_taken(postgres: Postgres, database: str, tmp_path: Path) -> None:
+    """They would be events again and again."""
+    postgres.execute(database, "CREATE TABLE outbox (id int, channel text, payload text)")
+    postgres.execute(database, "INSERT INTO outbox VALUES (1, 'c', '{}'), (NULL, 'c', '{}')")
+    log, runs = Log(), capture(tmp_path, postgres.url(database))
+    assert refused_by(lambda: runs.catch_up(log)) == (
+        f"PIPELINE_FAILED: 2 rows of outbox at 127.0.0.1:{postgres.port}/{database} would be taken, but 1 deleted\n"
+        "  detail: the id is not unique or is NULL, or a trigger, a rule or a policy of the table is in the way\n"
+        "  hint: mend that, then start again; nothing was taken"
+    )
+    assert (log.entries, left(postgres, database)) == ([], 2)
+    postgres.execute(database, "UPDATE outbox SET id = 2 WHERE id IS NULL")
+    runs.catch_up(log)
+    assert (len(log.events()), left(postgres, database)) == (2, 0)
+
+
+def test_the_server_is_restarted(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with postgres_server(tmp_path / "server") as server:
+        server.execute("postgres", TABLE)
+        log, runs = Log(), capture(tmp_path, server.url(), poll_interval="10ms")
+        for number, end in ((1, server.stop), (2, server.kill)):
+            with pytest.raises(OSError, match="^the connection to PostgreSQL"), following(runs, log) as until:
+                server.execute("postgres", "INSERT INTO outbox (channel) VALUES ('c')")
+                until(lambda number=number: len(log.events()) == number)  # type: ignore[misc]
+                end()
+                until(lambda: False)
+            with pytest.raises(OSError, match=f"^no PostgreSQL server answers at 127.0.0.1:{server.port}/postgres: "):
+                runs.follow(log)
+            server.start()
+        server.execute("postgres", "INSERT INTO outbox (channel) VALUES ('c')")
+        log.stopped.clear()
+        runs.catch_up(log)
+        assert [event["channel"] for event in log.events()] == ["c"] * 3
+        assert len({event["id"] for event in log.events()}) == 3
+        assert left(server, "postgres") == 0

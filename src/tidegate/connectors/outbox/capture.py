@@ -22,8 +22,8 @@ _TIMESTAMPTZ = 1184
 
 
 class OutboxCapture:
-    """A batch is locked, put on record together with its ids, and removed. If that is cut off before the removal, the
-    next run begins with it."""
+    """A batch is locked, removed, and put on record together with its ids, before the removal is committed. If that is
+    cut off in between, the next run begins with removing it."""
 
     def __init__(self, relation: str, options: OutboxOptions, context: CaptureContext) -> None:
         self._relation, self._options = relation, options
@@ -76,9 +76,21 @@ class OutboxCapture:
         with connection.transaction():
             rows = connection.execute(table.locking).fetchall()
             if rows:
+                self._remove(connection, table, [row[0] for row in rows])
                 self._take_in(rows, table, intake)
-                connection.execute(table.removal, ([row[0] for row in rows],))
         return len(rows)
+
+    def _remove(self, connection: Any, table: OutboxTable, ids: Sequence[str | None]) -> None:
+        """Rows that would stay although they are taken would be taken again and again."""
+        gone = connection.execute(table.removal, (ids,)).rowcount
+        if gone != len(ids):
+            name, done = quoted(*self._options.table), "marked" if self._options.keep else "deleted"
+            raise make(
+                "PIPELINE_FAILED",
+                message=f"{len(ids)} rows of {name} at {self._options.server.place} would be taken, but {gone} {done}",
+                detail="the id is not unique or is NULL, or a trigger, a rule or a policy of the table is in the way",
+                hint="mend that, then start again; nothing was taken",
+            )
 
     def _take_in(self, rows: Sequence[Sequence[str | None]], table: OutboxTable, intake: Intake) -> None:
         self._clock.not_before((intake.position or {"time": 0})["time"])

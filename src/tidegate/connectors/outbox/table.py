@@ -12,7 +12,7 @@ from tidegate.connectors.postgres.origin import OriginTable, find_table
 from tidegate.errors import enumerated, make
 
 _COLUMNS = """
-SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute
+SELECT attname::text, format_type(atttypid, -1) FROM pg_attribute
 WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
