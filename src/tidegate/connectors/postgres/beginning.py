@@ -38,7 +38,7 @@ class Beginning:
     stopped: threading.Event
 
     def fresh(self, followed: Sequence[Followed], place: Place | None) -> list[Followed]:
-        """The relations that have no beginning yet, and those whose table was made anew."""
+        """The relations that have no beginning yet, and those whose table was made or written anew."""
         return [one for one in followed if place is None or _is_new(one, place)]
 
     def begin(self, fresh: Sequence[Followed], place: Place | None, gathering: Gathering) -> Place:
@@ -57,8 +57,9 @@ class Beginning:
         if temporary is not None:
             self.stream.drop_slot(temporary, self.stopped)
         for one in fresh:
-            oid = one.tables[0].oid if one.keyed else None
-            since[one.spec.relation] = Since(start if place is None and not one.snapshot else lsn, oid)
+            begins = start if place is None and not one.snapshot else lsn
+            like = (one.tables[0].oid, one.form) if one.keyed else ()
+            since[one.spec.relation] = Since(begins, *like)
         return Place(start, self.record.facts.life, since, place.time_us if place is not None else 0)
 
     def _marked(self, fresh: Sequence[Followed], place: Place | None) -> tuple[int, str | None, str | None]:
@@ -108,4 +109,6 @@ class Beginning:
 
 def _is_new(one: Followed, place: Place) -> bool:
     known = place.since.get(one.spec.relation)
-    return known is None or (one.keyed and known.oid != one.tables[0].oid)
+    if known is None or not one.keyed:
+        return known is None
+    return known.oid != one.tables[0].oid or (known.form is not None and one.form.rewritten(known.form))

@@ -29,6 +29,9 @@ _FORMS = {
 AS_TEXT = " ".join(f"-c {name}={value}" for name, value in _FORMS.items())
 """Settings of a connection whose values come as texts that are known here."""
 
+PATIENT = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
+"""Settings of a connection that reads a whole table, or waits while another one does."""
+
 
 class Away(OSError):
     """The server does not answer, or not now. `said`: in its words or those of libpq."""
@@ -82,15 +85,16 @@ def library() -> Any:
     return psycopg
 
 
-def connected(server: Server, as_text: bool = False, **more: Any) -> Any:
-    """A connection. `as_text`: values come as PostgreSQL writes them, in forms that do not depend on the server."""
+def connected(server: Server, as_text: bool = False, settings: str = "", **more: Any) -> Any:
+    """A connection. `as_text`: values come as PostgreSQL writes them, in forms that do not depend on the server, and
+    with further `settings`."""
     driver = library()
-    settings = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings), **more}
+    given = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings), **more}
     try:
         if as_text:
-            given = driver.conninfo.conninfo_to_dict(server.url).get("options", "")
-            settings["options"] = f"{given} {AS_TEXT}".strip()
-        connection = driver.connect(server.url, **settings)
+            asked = driver.conninfo.conninfo_to_dict(server.url).get("options", "")
+            given["options"] = f"{asked} {AS_TEXT} {settings}".strip()
+        connection = driver.connect(server.url, **given)
     except driver.ProgrammingError as failure:
         said = " ".join(_without_password(str(failure), server).split())
         raise make("INVALID_OPTION", message=f"option 'url' cannot be used: {said}", hint="correct the url") from None

@@ -11,9 +11,11 @@ import pyarrow as pa
 from tidegate.catalog.schema import names
 from tidegate.connectors.base import WEIGHT, Refused, Rows, SourceSpec
 from tidegate.connectors.postgres import values
+from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.payloads import filled
 from tidegate.connectors.postgres.pgoutput import UNCHANGED, Cell, Cells, Change, Table
 from tidegate.connectors.postgres.typed import place_of, typed
+from tidegate.errors import Error, make
 from tidegate.runtime.arrow_types import arrow_type
 
 CHUNK = 20_000
@@ -45,6 +47,7 @@ class KeyedRows:
         self._places: list[int] = []
         self._oids: list[int] = []
         self._other_forms: list[tuple[int, int]] = []
+        self._untold: Error | None = None
         shown = names(spec.columns)
         self._key = [shown.index(name) for name in spec.key]
         fields = [pa.field(column.name, arrow_type(column.type)) for column in spec.columns]
@@ -59,6 +62,22 @@ class KeyedRows:
         self._oids = [table.columns[place].oid for place in self._places]
         others = (values.BOOL, values.BLANK_PADDED)
         self._other_forms = [(at, oid) for at, oid in enumerate(self._oids) if oid in others]
+        self._untold = self._blind(table)
+
+    def _blind(self, table: Table) -> Error | None:
+        """What is wrong if changes of the table do not say which row they are about."""
+        if all(table.columns[self._places[at]].key for at in self._key):
+            return None
+        told = ", ".join(column.name for column in table.columns if column.key)
+        relation, name = self.spec.relation, quoted(table.schema, table.name)
+        return make(
+            "PIPELINE_FAILED",
+            message=f"{relation} has the key ({', '.join(self.spec.key)}), but table {name} told rows that changed by"
+            f" ({told})",
+            detail="its REPLICA IDENTITY was changed",
+            hint=f"ALTER TABLE {name} REPLICA IDENTITY FULL, unless that is mended; then DROP and CREATE {relation}"
+            " again: it is then read as a whole",
+        )
 
     def columns(self, table: Table) -> list[str]:
         """What the relation's columns are called at the server."""
@@ -69,7 +88,9 @@ class KeyedRows:
         return [columns[place] for place in self._key]
 
     def add(self, change: Change) -> None:
-        _, _, new, old, _ = change
+        op, _, new, old, _ = change
+        if self._untold is not None and op != "INSERT":
+            raise self._untold
         if new is None:
             assert old is not None
             self._rows.append(Row(-1, self._only_key(self._key_of(old))))

@@ -1,21 +1,35 @@
-"""The tables that are followed, as the server has them when a capture begins."""
+"""The tables that are followed, as the server has them now."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.options import Following, Server
-from tidegate.errors import Error, make
+from tidegate.errors import make
 
-_TABLES = """
-SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relreplident::text, ARRAY(
-    SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
-    WHERE i.indrelid = c.oid
-      AND (c.relreplident = 'i' AND i.indisreplident OR c.relreplident = 'd' AND i.indisprimary))
+_TOLD = """ARRAY(
+    SELECT a.attname::text FROM pg_index i JOIN pg_attribute a
+      ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    WHERE i.indrelid = {0}.oid AND i.indimmediate AND i.indisvalid
+      AND ({0}.relreplident = 'i' AND i.indisreplident OR {0}.relreplident = 'd' AND i.indisprimary))"""
+_TABLES = f"""
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relreplident::text, {_TOLD.format("c")},
+    c.relkind = 'r' AND c.relhassubclass,
+    (SELECT jsonb_object_agg(a.attname, jsonb_build_array(a.attnum, a.xmin::text)) FROM pg_attribute a
+     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    ARRAY(SELECT a.attname::text FROM pg_attribute a
+          WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped),
+    (SELECT jsonb_agg(jsonb_build_array(m.nspname, l.relname, l.oid::bigint, l.relfilenode::bigint,
+         l.relreplident, {_TOLD.format("l")}) ORDER BY l.oid)
+     FROM pg_class l JOIN pg_namespace m ON m.oid = l.relnamespace
+     WHERE l.oid = c.oid AND c.relkind <> 'p'
+        OR l.oid IN (SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf AND c.relkind = 'p')
+           AND l.relkind <> 'p')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
 _ALL = """
@@ -24,9 +38,42 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p
 """
 
 
+class Part(NamedTuple):
+    """Where rows are: a partition, or a table that has none. `file` is another one once it was truncated or written
+    anew."""
+
+    schema: str
+    name: str
+    oid: int
+    file: int
+    identity: str
+    columns: Sequence[str]
+
+    @property
+    def sql(self) -> str:
+        return quoted(self.schema, self.name)
+
+
+class Form(NamedTuple):
+    """What rows depend on: which columns and partitions there are and what tells old rows (`whole`), when columns were
+    `altered`, and in which `files` the rows are."""
+
+    whole: str
+    altered: str
+    files: str
+
+    def rewritten(self, before: Form) -> bool:
+        """Whether rows may have changed since without a change that is sent: by ALTER TABLE that writes them anew or
+        brings a column back, partitions that come and go, another replica identity. Rows that are only in other files
+        were truncated, which is sent, or vacuumed."""
+        return self.whole != before.whole or (self.altered != before.altered and self.files != before.files)
+
+
 @dataclass(frozen=True)
 class OriginTable:
-    """A table of the server. `identity`: f (the whole row) or the `columns` by which an old row is told."""
+    """A table of the server. `identity`: f (the whole row) or the `columns` by which an old row is told. `inherited`:
+    other tables have its columns. `marks` of a column are its number, which is never given again, and the transaction
+    that altered it last. `generated` columns are not sent."""
 
     oid: int
     schema: str
@@ -34,15 +81,36 @@ class OriginTable:
     kind: str
     identity: str
     columns: tuple[str, ...]
+    inherited: bool
+    marks: Mapping[str, tuple[int, str]]
+    generated: tuple[str, ...]
+    parts: tuple[Part, ...]
 
     @property
     def sql(self) -> str:
         return quoted(self.schema, self.name)
 
     @property
+    def alone(self) -> str:
+        """The table without those that inherit from it; partitions are part of it."""
+        return f"ONLY {self.sql}" if self.inherited else self.sql
+
+    @property
     def told(self) -> bool:
         """Whether updates and deletes say which row they are about."""
         return self.identity == "f" or bool(self.columns)
+
+    def form(self, columns: Sequence[str]) -> Form:
+        """What the table is like, as far as some of its columns depend on it."""
+        wanted = {name.casefold() for name in columns}
+        marks = sorted(tuple(mark) for name, mark in self.marks.items() if name.casefold() in wanted)
+        files = [(part.oid, part.file) for part in self.parts]
+        whole = [[number for number, _ in marks], self.identity, sorted(self.columns), self.kind == "p" and files]
+        return Form(_digest(whole), _digest([mark for _, mark in marks]), _digest(files))
+
+
+def _digest(said: object) -> str:
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]
 
 
 def find_table(connection: Any, name: tuple[str, ...], server: Server, option: str) -> OriginTable:
@@ -70,9 +138,18 @@ def all_tables(connection: Any) -> list[OriginTable]:
     return [_made(row) for row in connection.execute(f"{_TABLES} {_ALL}").fetchall()]
 
 
+def same_tables(connection: Any, tables: Sequence[OriginTable]) -> dict[int, OriginTable]:
+    """Tables as they are by now, whatever they are called; those that were dropped are not among them."""
+    oids = [table.oid for table in tables]
+    found = connection.execute(f"{_TABLES} WHERE c.oid = ANY (%s::oid[])", (oids,)).fetchall()
+    return {table.oid: table for table in map(_made, found)}
+
+
 def _made(row: Sequence[Any]) -> OriginTable:
-    oid, schema, name, kind, identity, columns = row
-    return OriginTable(oid, schema, name, kind, identity, tuple(columns))
+    oid, schema, name, kind, identity, columns, inherited, marks, generated, parts = row
+    listed = tuple(Part(*part) for part in parts or ())
+    described = inherited, marks or {}, tuple(generated), listed
+    return OriginTable(oid, schema, name, kind, identity, tuple(columns), *described)
 
 
 def wanted_tables(connection: Any, following: Following, server: Server) -> list[OriginTable]:
@@ -80,36 +157,3 @@ def wanted_tables(connection: Any, following: Following, server: Server) -> list
         return all_tables(connection)
     option = "table" if len(following.tables) == 1 else "tables"
     return [find_table(connection, name, server, option) for name in following.tables]
-
-
-def check_published(tables: Sequence[OriginTable]) -> None:
-    """A publication of ours must not stop what others do: PostgreSQL refuses UPDATE and DELETE of a published table
-    without a replica identity."""
-    for table in tables:
-        if not table.told:
-            raise make(
-                "PIPELINE_FAILED",
-                message=f"table {table.sql} has no replica identity: PostgreSQL would refuse every UPDATE and DELETE of"
-                " it once it is published",
-                hint=f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL; or give it a primary key. If rows only ever"
-                f" come: CREATE PUBLICATION inserts FOR TABLE {table.sql} WITH (publish = 'insert'); and write"
-                " publication = 'inserts'",
-            )
-
-
-def check_key(spec: SourceSpec, table: OriginTable) -> None:
-    """The key of a relation must be part of what the server says of rows that are updated or deleted."""
-    there = {name.casefold() for name in table.columns}
-    unknown = [name for name in spec.key if name.casefold() not in there]
-    if table.identity != "f" and unknown:
-        raise _no_key(spec, table)
-
-
-def _no_key(spec: SourceSpec, table: OriginTable) -> Error:
-    told = f"by ({', '.join(table.columns)})" if table.columns else "not at all"
-    other = f"PRIMARY KEY ({', '.join(table.columns)}) in {spec.relation}, or " if table.columns else ""
-    return make(
-        "PIPELINE_FAILED",
-        message=f"{spec.relation} has the key ({', '.join(spec.key)}), but table {table.sql} tells its old rows {told}",
-        hint=f"{other}ALTER TABLE {table.sql} REPLICA IDENTITY FULL; then start again",
-    )

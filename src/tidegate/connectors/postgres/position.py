@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn
+from tidegate.connectors.postgres.origin import Form
 
 
 @dataclass(frozen=True)
 class Since:
     """Where a relation begins: what was committed before is in its snapshot, or not wanted. `oid` is the table that
-    it is a copy of."""
+    it is a copy of, `form` what that was like."""
 
     lsn: int
     oid: int | None = None
+    form: Form | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Place:
 
     def to_json(self) -> dict[str, Any]:
         tables = {
-            name: {"since": lsn_text(since.lsn)} | ({} if since.oid is None else {"oid": since.oid})
+            name: {"since": lsn_text(since.lsn), "oid": since.oid, "form": since.form}
             for name, since in self.since.items()
         }
         return {"lsn": lsn_text(self.lsn), "tables": tables, "life": self.life, "time": self.time_us}
@@ -42,8 +44,12 @@ def place_of_json(found: Any, life: str) -> Place | None:
     if not found or found["life"] != life:
         return None
     tables = found["tables"].items()
-    since = {name: Since(parse_lsn(said["since"]), said.get("oid")) for name, said in tables}
+    since = {name: Since(parse_lsn(said["since"]), said.get("oid"), _form(said.get("form"))) for name, said in tables}
     return Place(parse_lsn(found["lsn"]), life, since, found["time"])
+
+
+def _form(said: Any) -> Form | None:
+    return None if said is None else Form(*said)
 
 
 def default_name(owner: str, database: str, publication: str | None = None) -> str:

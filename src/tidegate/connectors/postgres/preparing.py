@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.catalog.schema import names as names_in
 from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.postgres.options import Following, Server
-from tidegate.connectors.postgres.origin import OriginTable, check_key, check_published, wanted_tables
+from tidegate.connectors.postgres.origin import Form, OriginTable, wanted_tables
+from tidegate.connectors.postgres.origin_checks import check_key, check_parts, check_published, check_sent
 from tidegate.connectors.postgres.position import default_name
 from tidegate.connectors.postgres.publication import Wanted, ensure_publication
 from tidegate.connectors.postgres.record import Record
@@ -31,6 +33,11 @@ class Followed:
     def snapshot(self) -> bool:
         """Whether it begins with the rows that are there."""
         return self.keyed or self.following.snapshot
+
+    @property
+    def form(self) -> Form:
+        """What the table of a keyed relation is like, as far as its rows depend on it."""
+        return self.tables[0].form(names_in(self.spec.columns))
 
 
 @dataclass(frozen=True)
@@ -61,9 +68,12 @@ def prepare(
     there = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (names.publication,)).fetchone()
     for one in followed:
         if one.keyed:
+            check_sent(one.spec, one.tables[0])
             check_key(one.spec, one.tables[0])
         if ours or there is None:
             check_published(one.tables)
+        for table in one.tables:
+            check_parts(table)
     wanted = Wanted(
         names.publication,
         [table for one in followed for table in one.tables],

@@ -27,7 +27,7 @@ class Wanted:
 
     @property
     def listed(self) -> str:
-        return "ALL TABLES" if self.everything else f"TABLE {', '.join(sorted({table.sql for table in self.tables}))}"
+        return "ALL TABLES" if self.everything else f"TABLE {', '.join(sorted({table.alone for table in self.tables}))}"
 
     @property
     def creation(self) -> str:
@@ -45,10 +45,10 @@ def ensure_publication(connection: Any, wanted: Wanted, server: Server, ours: bo
         return True
     _check_operations(wanted, dict(zip(_OPERATIONS, found[1:], strict=True)))
     everything, missing = found[0], _missing(connection, wanted)
-    if everything or (not wanted.everything and not missing):
+    if not missing and (everything or not wanted.everything):
         return False
     if not ours:
-        raise _lacks(wanted, missing, server)
+        raise _lacks(wanted, missing, server, everything)
     if wanted.everything:
         _run(connection, (f"DROP PUBLICATION {quoted(wanted.name)}", wanted.creation), server)
     else:
@@ -57,13 +57,17 @@ def ensure_publication(connection: Any, wanted: Wanted, server: Server, ours: bo
 
 
 def published(connection: Any, name: str, table: OriginTable) -> tuple[list[str] | None, str | None]:
-    """The columns that a publication has of a table, and the condition of its rows; None: all."""
+    """The columns that a publication sends of a table, and the condition of its rows; None: all."""
     found = connection.execute(
         "SELECT to_jsonb(p) FROM pg_publication_tables p WHERE pubname = %s AND schemaname = %s AND tablename = %s",
         (name, table.schema, table.name),
     ).fetchone()
     said = found[0] if found is not None else {}
-    return said.get("attnames"), said.get("rowfilter")
+    columns = said.get("attnames")
+    if table.generated:
+        there = columns or sorted(table.marks, key=lambda column: table.marks[column][0])
+        columns = [column for column in there if column not in table.generated]
+    return columns, said.get("rowfilter")
 
 
 def drop_publication(connection: Any, name: str) -> None:
@@ -90,7 +94,16 @@ def _check_operations(wanted: Wanted, there: dict[str, bool]) -> None:
         )
 
 
-def _lacks(wanted: Wanted, missing: Sequence[OriginTable], server: Server) -> Error:
+def _lacks(wanted: Wanted, missing: Sequence[OriginTable], server: Server, everything: bool) -> Error:
+    parted = [table for table in missing if table.kind == "p"]
+    if parted and (everything or not wanted.everything):
+        return make(
+            "PIPELINE_FAILED",
+            message=f"publication {wanted.name} at {server.place} does not have {parted[0].sql}, or only its partitions"
+            " one by one",
+            hint=f"ALTER PUBLICATION {quoted(wanted.name)} SET ({_WHOLE}); and if it has not got it: ALTER PUBLICATION"
+            f" {quoted(wanted.name)} ADD TABLE {parted[0].sql}; then start again",
+        )
     if wanted.everything:
         return make(
             "PIPELINE_FAILED",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from tidegate.connectors.postgres.client import Away, broken, connected, library
+from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library
 from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.pgoutput import EPOCH_US
@@ -44,7 +44,13 @@ class Stream:
     def __init__(self, server: Server, application: str) -> None:
         self._server = server
         self._connection = connected(
-            server, as_text=True, replication="database", application_name=application, autocommit=True, **_ALIVE
+            server,
+            as_text=True,
+            settings=PATIENT,
+            replication="database",
+            application_name=application,
+            autocommit=True,
+            **_ALIVE,
         )
         self._libpq = self._connection.pgconn
         self._pq = library().pq

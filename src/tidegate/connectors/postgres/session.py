@@ -19,8 +19,10 @@ from tidegate.connectors.postgres.gathering import Gathering, ToBus, ToTable
 from tidegate.connectors.postgres.keyed_rows import KeyedRows
 from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn, reached_by_stream
 from tidegate.connectors.postgres.options import Following, Server
+from tidegate.connectors.postgres.origin import OriginTable, same_tables
+from tidegate.connectors.postgres.origin_checks import check_parts
 from tidegate.connectors.postgres.position import Place, place_of_json
-from tidegate.connectors.postgres.preparing import Names, prepare
+from tidegate.connectors.postgres.preparing import Followed, Names, prepare
 from tidegate.connectors.postgres.record import Record
 from tidegate.connectors.postgres.replication import ReplicationError, Stream
 from tidegate.connectors.postgres.snapshot import Moment
@@ -68,12 +70,13 @@ class Session:
         place = self._begun(stream, slot)
         gathering = self._gathering(place)
         self._start(stream, place, again)
-        self._looking()
+        self._look_at_slot()
+        look = self._looking if until is None else self._look_at_slot
         follower = Follower(
-            stream, gathering, self._append, self._record.keep, self._moment, self._looking, self._intake.stopped
+            stream, gathering, self._append, self._record.keep, self._moment, look, self._intake.stopped
         )
         follower.run(until)
-        self._looking()
+        self._look_at_slot()
 
     def _whole_slot(self) -> slots.Slot | None:
         slot = slots.find_slot(self._side, self._names.slot, self._server)
@@ -144,15 +147,25 @@ class Session:
         self._count(sum(table.num_rows for _, table, _ in rows))
 
     def _looking(self) -> None:
-        """Whether everything is still as it was at the server, and how much it keeps for us."""
-        oids = [one.tables[0].oid for one in self._followed if one.keyed]
-        there = self._side.execute("SELECT oid::bigint FROM pg_class WHERE oid = ANY (%s::oid[])", (oids,)).fetchall()
+        """Whether everything is still as it was at the server."""
+        there = same_tables(self._side, [table for one in self._followed for table in one.tables])
         for one in self._followed:
-            if one.keyed and (one.tables[0].oid,) not in there:
-                raise Away(f"table {one.tables[0].sql} at {self._server.place} was dropped", "")
+            self._compare(one, [there[table.oid] for table in one.tables if table.oid in there])
+        self._look_at_slot()
+
+    def _look_at_slot(self) -> None:
+        """How much the server keeps for us."""
         slot = slots.find_slot(self._side, self._names.slot, self._server)
         if slot is not None:
             self._look(slot)
+
+    def _compare(self, one: Followed, now: Sequence[OriginTable]) -> None:
+        for table in now:
+            check_parts(table)
+        if one.keyed and not now:
+            raise Away(f"table {one.tables[0].sql} at {self._server.place} was dropped", "")
+        if one.keyed and replace(one, tables=now).form.rewritten(one.form):
+            raise Away(f"the rows of table {one.tables[0].sql} were written anew", "they are read again")
 
     def _moment(self) -> Moment:
         return Moment(self._server)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidegate.connectors.postgres.client import Away, broken, connected, library
+from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library
 from tidegate.connectors.postgres.keyed_rows import Key
 from tidegate.connectors.postgres.lsn import parse_lsn, reached_by_stream
 from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.origin import OriginTable
 from tidegate.connectors.postgres.pgoutput import Table, TableColumn
-from tidegate.errors import make
+from tidegate.errors import Error, make
 
 PIECE = 20_000
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WHOLE = "-c row_security=off"
+"""Rows that a policy hides are an error, not left out: their changes would come all the same."""
 
 
 class Moment:
@@ -23,7 +25,7 @@ class Moment:
 
     def __init__(self, server: Server, exported: str | None = None) -> None:
         self._server = server
-        self._connection = connected(server, as_text=True, autocommit=True)
+        self._connection = connected(server, as_text=True, settings=f"{PATIENT} {_WHOLE}", autocommit=True)
         self._connection.execute(_BEGIN)
         if exported is not None:
             try:
@@ -45,11 +47,11 @@ class Moment:
     ) -> Iterator[tuple[Table, list[tuple[str | None, ...]]]]:
         """All rows of a table, in pieces, each with what the table is like; at least one piece."""
         chosen = "*" if columns is None else ", ".join(map(quoted, columns))
-        query = f"SELECT {chosen} FROM {table.sql}" + (f" WHERE {where}" if where else "")
+        query = f"SELECT {chosen} FROM {table.alone}" + (f" WHERE {where}" if where else "")
         self._asked(f"DECLARE piece NO SCROLL CURSOR FOR {query}", table)
         while True:
             found = self._asked(f"FETCH {PIECE} FROM piece", table)
-            shape = tuple(TableColumn(column.name, column.type_code, False) for column in found.description)
+            shape = tuple(TableColumn(column.name, column.type_code, True) for column in found.description)
             rows = found.fetchall()
             yield Table(table.oid, table.schema, table.name, table.identity, shape), rows
             if len(rows) < PIECE:
@@ -60,7 +62,7 @@ class Moment:
         """The rows of a table that have one of some keys."""
         types = dict(
             self._asked(
-                "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s",
+                "SELECT attname::text, format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = %s",
                 None,
                 table.oid,
             ).fetchall()
@@ -79,12 +81,17 @@ class Moment:
         try:
             return self._connection.execute(query, given or None)
         except driver.errors.InsufficientPrivilege as refused:
-            name = table.sql if table is not None else "..."
-            raise make(
-                "PIPELINE_FAILED",
-                message=f"{self._server.user} may not read {name} at {self._server.place}:"
-                f" {refused.diag.message_primary}",
-                hint=f"as its owner: GRANT SELECT ON {name} TO {quoted(self._server.user)}; then start again",
-            ) from None
+            raise self._unread(refused.diag.message_primary, table.sql if table is not None else "...") from None
         except driver.OperationalError as failure:
             raise broken(self._server, failure) from None
+
+    def _unread(self, said: str, name: str) -> Error:
+        user = quoted(self._server.user)
+        mended = f"as its owner: GRANT SELECT ON {name} TO {user}"
+        if "row-level security" in said:
+            mended = f"as a superuser: ALTER ROLE {user} BYPASSRLS"
+        return make(
+            "PIPELINE_FAILED",
+            message=f"{self._server.user} may not read {name} at {self._server.place}: {said}",
+            hint=f"{mended}; then start again",
+        )

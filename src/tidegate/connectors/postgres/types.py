@@ -33,7 +33,7 @@ class Types:
         for known in library().adapters.types:
             self._known[known.oid] = encoder(known.oid)
             if known.array_oid:
-                self._known[known.array_oid] = encoder(known.oid, depth=1)
+                self._known[known.array_oid] = encoder(known.oid, depth=int(known.delimiter == ","))
 
     def encoders(self, table: Table, connection: Any) -> Sequence[Encode]:
         oids = [column.oid for column in table.columns]
