@@ -98,6 +98,22 @@ def test_other_requests(server: MetricsServer) -> None:
     assert asked(server.port, "/metrics", "DELETE")[0] == 405
 
 
+def test_figures_that_cannot_be_had_are_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def collect() -> str:
+        raise RuntimeError("dictionary changed size\nduring iteration")
+
+    broken = MetricsServer("127.0.0.1", 0, collect)
+    try:
+        status, kind, text = asked(broken.port, "/metrics")
+        assert (status, kind) == (500, "application/json")
+        assert json.loads(text) == {"error": "RuntimeError: dictionary changed size\nduring iteration"}
+        assert asked(broken.port, "/health")[0] == 200, "it goes on"
+    finally:
+        broken.close()
+    said = f"a request to port {broken.port} failed: RuntimeError: dictionary changed size\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_port_that_is_taken(server: MetricsServer) -> None:
     with pytest.raises(Error) as refused:
         MetricsServer("127.0.0.1", server.port, str)

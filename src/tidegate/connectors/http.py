@@ -43,6 +43,7 @@ class Exchange(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server
     _unread = False
+    _begun = False
 
     @property
     def route(self) -> str:
@@ -83,6 +84,7 @@ class Exchange(BaseHTTPRequestHandler):
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer; what follows is written to `wfile`."""
+        self._begun = True
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -95,11 +97,18 @@ class Exchange(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         sent = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
-        self._unread = sent
+        self._unread, self._begun = sent, False
         try:
             self.server.respond(self)
         except Refusal as refusal:
             self.answer_json(refusal.status, {"error": refusal.reason}, refusal.headers)
+        except OSError:
+            raise
+        except Exception as problem:
+            self.close_connection = True
+            if not self._begun:
+                self.answer_json(500, {"error": f"{type(problem).__name__}: {problem}"})
+            raise
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _handle
 
@@ -127,9 +136,11 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+        """A client that went away is no error; anything else is told in a line."""
+        problem = sys.exception()
+        if not isinstance(problem, OSError):
+            said = f"{type(problem).__name__}: {problem}".split("\n", 1)[0]
+            print(f"a request to port {self.server_address[1]} failed: {said}", file=sys.stderr)
 
 
 class HttpServer:

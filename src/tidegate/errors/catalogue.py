@@ -6,6 +6,7 @@ that knows more passes `message=` or `hint=` itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.errors.tree import (
@@ -141,8 +142,16 @@ def make(
     """An error to raise: `raise make("UNKNOWN_COLUMN", span=span, name="pirce", hint="did you mean price?")`."""
     entry = CATALOGUE[code]
     said = message if message is not None else entry.message.format_map(_Blank(params))
-    advice = hint if hint is not None else entry.hint and entry.hint.format_map(_Blank(params))
+    advice = hint if hint is not None else _advice(entry.hint, params)
     return entry.raises(code, said, detail=detail, hint=advice, span=span, text=text)
+
+
+def _advice(template: str | None, params: Mapping[str, object]) -> str | None:
+    """A hint that lacks something would not help, and is left out."""
+    try:
+        return template and template.format_map(params)
+    except KeyError:
+        return None
 
 
 def warning(

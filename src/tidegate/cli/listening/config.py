@@ -76,7 +76,8 @@ class View:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything. `channels`, `emit` and `max_groups` are for adapters and views that do not say them themselves."""
+    """Everything. `channels`, `emit` and `max_groups` are for adapters and views that do not say them themselves;
+    `metrics_at` is where the port of the metrics was written."""
 
     sources: tuple[Endpoint, ...] = ()
     views: tuple[View, ...] = ()
@@ -87,6 +88,7 @@ class Config:
     data: Path | None = None
     temporary: bool | None = None
     metrics_port: int | None = None
+    metrics_at: Origin | None = None
     metrics_host: str | None = None
     master: str | None = None
     file: Path | None = None

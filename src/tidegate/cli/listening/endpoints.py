@@ -137,4 +137,5 @@ def joined(node: Node, what: str) -> str:
         case Items() if node.items and all(isinstance(item, Scalar) for item in node.items):
             return ", ".join(item.text for item in node.items if isinstance(item, Scalar))
         case _:
-            raise node.origin.error("INVALID_OPTION", f"{what} must be a value or a list of values")
+            hint = f"write {what}: value, or {what}: [value, value]"
+            raise node.origin.error("INVALID_OPTION", f"{what} must be a value or a list of values", hint)

@@ -122,6 +122,7 @@ def flag_config(
         data=data,
         temporary=temporary or None,
         metrics_port=None if metrics_port is None else checked_port(str(metrics_port), "it", Origin("--metrics-port")),
+        metrics_at=None if metrics_port is None else Origin("--metrics-port"),
         metrics_host=metrics_host,
         master=master,
     )

@@ -36,6 +36,7 @@ def merged(file: Config, flags: Config) -> Config:
         data=flags.data or (None if flags.temporary else file.data),
         temporary=flags.temporary if flags.temporary or flags.data else file.temporary,
         metrics_port=_first(flags.metrics_port, file.metrics_port),
+        metrics_at=flags.metrics_at or file.metrics_at,
         metrics_host=flags.metrics_host or file.metrics_host,
         master=flags.master or file.master,
         file=file.file,

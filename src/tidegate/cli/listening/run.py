@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from tidegate.cli.listening.config import Config, Endpoint
 from tidegate.cli.listening.declaring import declare
 from tidegate.cli.listening.merging import CONNECTION
 from tidegate.cli.listening.notice import notice, notice_lines
+from tidegate.cli.listening.page import metrics_page
 from tidegate.cli.listening.statements import Definition
 from tidegate.cli.opening import opened, told
 from tidegate.cli.run import ended_by_signal, refuse_foreign
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tidegate import Database
 
 LOOK_SECONDS = 0.25
-HOST = "127.0.0.1"
 
 
 def listen_to(config: Config, found: Sequence[Definition], *, once: bool, as_json: bool) -> None:
@@ -37,15 +37,15 @@ def listen_to(config: Config, found: Sequence[Definition], *, once: bool, as_jso
     folder = None if config.temporary else config.data or default_folder(config)
     if folder is not None:
         refuse_foreign(folder)
-    with opened(folder, master=config.master) as db:
+    with metrics_page(config) as page, opened(folder, master=config.master) as db:
         with told_when_away():
             _declare(db, found)
-        with _metrics_page(db, config) as page, ended_by_signal() as ended:
+        with page.about(db), ended_by_signal() as ended:
             if once:
                 with told_when_away():
                     _catch_up(db, ended)
             else:
-                _follow(db, ended, partial(_say, config, folder, page, as_json))
+                _follow(db, ended, partial(_say, config, folder, page.address, as_json))
 
 
 @contextmanager
@@ -89,18 +89,40 @@ def _declare(db: Database, found: Sequence[Definition]) -> None:
 
 
 def _catch_up(db: Database, ended: threading.Event) -> None:
+    """What a sink tries again, and will be through with sooner or later, is waited for."""
     _unless_ended(db.step, db, ended)
+    while db.sinks.retrying() and not ended.wait(LOOK_SECONDS):
+        pass
     db.stop()
+    if ended.is_set():
+        _say_who_lags(db)
+    else:
+        _refuse_undelivered(db)
+
+
+def _refuse_undelivered(db: Database) -> None:
+    for sink, reason in db.sinks.failures.items():
+        message = f"sink {sink} did not take everything: {reason}"
+        raise make("PIPELINE_FAILED", message=message, hint="the same command goes on from there")
+
+
+def _say_who_lags(db: Database) -> None:
+    """Nothing of it is lost, but who ends it may want to know."""
+    for sink, steps in db.sinks.behind().items():
+        if steps:
+            print(f"sink {sink} has not had everything: the next run goes on there", file=sys.stderr, flush=True)
 
 
 def _follow(db: Database, ended: threading.Event, say: Callable[[], None]) -> None:
     prepare(db, ended)
     if not ended.is_set():
-        db.start(lambda tables: db.stop() if ended.is_set() else None)
+        with told("starting the pipeline ..."):
+            db.start(lambda tables: db.stop() if ended.is_set() else None)
         say()
     while not ended.wait(LOOK_SECONDS) and db.wait(timeout=0):
         pass
     db.stop()
+    _say_who_lags(db)
 
 
 def prepare(db: Database, ended: threading.Event) -> None:
@@ -121,6 +143,8 @@ def _unless_ended(call: Callable[[], object], db: Database, ended: threading.Eve
             pass
         if not work.done():
             db.stop()
+            with db.sinks.hurried():
+                wait([work])
         work.result()
 
 
@@ -130,20 +154,3 @@ def _say(config: Config, folder: Path | None, page: str | None, as_json: bool) -
         print(json.dumps({"listening": notice(config, folder, page)}), file=sys.stderr, flush=True)
     else:
         print("\n".join(notice_lines(config, folder, page)), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _metrics_page(db: Database, config: Config) -> Iterator[str | None]:
-    """Where the metrics are, None if nobody asked for them."""
-    if config.metrics_port is None:
-        yield None
-        return
-    from tidegate.runtime.exposition import MetricsServer
-    from tidegate.runtime.monitoring import prometheus
-
-    host = config.metrics_host or HOST
-    server = MetricsServer(host, config.metrics_port, lambda: prometheus(db))
-    try:
-        yield f"http://{host}:{server.port}/metrics"
-    finally:
-        server.close()

@@ -55,10 +55,11 @@ def unknown_key(key: str, known: Mapping[str, object] | tuple[str, ...], where: 
     return origin.error("UNKNOWN_OPTION", f"{where} has no key '{key}'", hint)
 
 
-def text_of(node: Node, what: str) -> Scalar:
-    """A single value that is there."""
+def text_of(node: Node, what: str, usage: str) -> Scalar:
+    """A single value that is there; `usage` shows one."""
     if not isinstance(node, Scalar) or node.is_null:
-        raise node.origin.error("INVALID_OPTION", f"{what} must be a single value, not {kind(node)}")
+        message = f"{what} must be a single value, not {kind(node)}"
+        raise node.origin.error("INVALID_OPTION", message, f"write {usage}")
     return node
 
 
@@ -93,7 +94,7 @@ def _listed_view(node: Node) -> View:
         raise node.origin.error("INVALID_OPTION", f"a view in the list must be a map, not {kind(node)}", hint)
     if "name" not in node.fields:
         raise node.origin.error("MISSING_OPTION", "a view in the list has no name", "add name: order_stats")
-    name = text_of(node.fields["name"], "the name of a view")
+    name = text_of(node.fields["name"], "the name of a view", "name: order_stats")
     return _view(name.text, node, name.origin)
 
 
@@ -107,9 +108,9 @@ def _view(name: str, node: Node, origin: Origin) -> View:
             raise unknown_key(key, VIEW_KEYS, f"view {name}", node.keys[key] if isinstance(node, Fields) else origin)
     if "query" not in given:
         raise origin.error("MISSING_OPTION", f"view {name} has no query", "add query: SELECT ... FROM pgcdc_events ...")
-    query = text_of(given["query"], f"the query of view {name}")
-    emit = text_of(given["emit"], "emit") if "emit" in given else None
-    groups = text_of(given["max_groups"], "max_groups") if "max_groups" in given else None
+    query = text_of(given["query"], f"the query of view {name}", "query: SELECT ... FROM pgcdc_events ...")
+    emit = text_of(given["emit"], "emit", "emit: batch") if "emit" in given else None
+    groups = text_of(given["max_groups"], "max_groups", "max_groups: 10000") if "max_groups" in given else None
     return View(
         name,
         query.text,
@@ -124,27 +125,27 @@ def _channels(config: Config, key: str, node: Node) -> Config:
 
 
 def _data(config: Config, key: str, node: Node) -> Config:
-    return replace(config, data=Path(text_of(node, key).text))
+    return replace(config, data=Path(text_of(node, key, "data: /var/lib/tidegate/shop").text))
 
 
 def _temporary(config: Config, key: str, node: Node) -> Config:
-    found = text_of(node, key)
+    found = text_of(node, key, "temporary: true")
     if found.text not in ("true", "false"):
         raise found.origin.error("INVALID_OPTION", f"temporary cannot be '{found.text}'", "expected true or false")
     return replace(config, temporary=found.text == "true")
 
 
 def _metrics_port(config: Config, key: str, node: Node) -> Config:
-    found = text_of(node, key)
-    return replace(config, metrics_port=checked_port(found.text, key, found.origin))
+    found = text_of(node, key, "metrics_port: 9090")
+    return replace(config, metrics_port=checked_port(found.text, key, found.origin), metrics_at=found.origin)
 
 
 def _metrics_host(config: Config, key: str, node: Node) -> Config:
-    return replace(config, metrics_host=text_of(node, key).text)
+    return replace(config, metrics_host=text_of(node, key, "metrics_host: 127.0.0.1").text)
 
 
 def _master(config: Config, key: str, node: Node) -> Config:
-    return replace(config, master=text_of(node, key).text)
+    return replace(config, master=text_of(node, key, "master: spark://host:7077").text)
 
 
 SECTIONS: dict[str, Callable[[Config, str, Node], Config]] = {

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidegate.catalog.bus import BUS
 from tidegate.cli.listening.config import Config, Endpoint, Origin, Setting, View
+from tidegate.cli.listening.flags import FLAGS
 from tidegate.connectors.secrets import mask_sql
 from tidegate.errors import Error, Span, line_and_column
 
@@ -62,8 +64,8 @@ class Definition:
         named = f"view {self.name}: " if self.kind == "view" and not at.is_flag else ""
         problem.message = f"{at.label}: {named}{problem.message}"
         problem.text, problem.span = at.text, at.span
-        if self.kind != "view" and not at.is_flag and problem.hint:
-            problem.hint = _OPTION.sub(r"\1: \2", problem.hint)
+        if self.kind != "view" and problem.hint:
+            problem.hint = _OPTION.sub(partial(_spelled, at.label), problem.hint)
         return problem
 
     def _unplaced(self) -> Origin:
@@ -72,6 +74,19 @@ class Definition:
 
     def _piece(self, place: int) -> Piece | None:
         return next((each for each in self.pieces if each.span.start <= place <= each.span.end), None)
+
+
+def _spelled(label: str, option: re.Match[str]) -> str:
+    """An option of a hint as the user writes it there: `url: https://...` in a file, `--webhook https://...` as a
+    flag."""
+    flag = FLAGS.get(label)
+    if flag is None:
+        return f"{option[1]}: {option[2]}"
+    same = (name for name, other in FLAGS.items() if other[:3] == (flag.role, flag.kind, option[1]))
+    name = next(same, None)
+    if name is None:
+        return option[0]
+    return f"{name} {'NAME' if name.endswith('-env') else option[2]}"
 
 
 def definitions(config: Config) -> tuple[Definition, ...]:
