@@ -161,8 +161,7 @@ class Database:
         """Runs continuously, in the background. Returns when every table that a connector fills is ready; meanwhile
         `progress` is told now and then how much of those that are not has been read, from 0 to 1."""
         self._load_tables()
-        started = self._launch()
-        self.sinks.follow()
+        started = self._launch(follow=True)
         self.captures.start()
         if started:
             self._await_tables(progress)
@@ -324,12 +323,12 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _launch(self, release: int | None = None, once: bool = False) -> bool:
-        """Makes the pipeline run what the catalog says; False if there is nothing to run."""
+    def _launch(self, release: int | None = None, once: bool = False, follow: bool = False) -> bool:
+        """Makes the pipeline run what the catalog says; False if there is nothing to run. `follow`: it goes on."""
         self._writable()
         started = self.engine.run(self.catalog, self.ledger, release, once)
         self._return_results()
-        self.sinks.open(self.catalog, self.ledger.begun())
+        self.sinks.open(self.catalog, self.ledger.begun(), follow)
         return started
 
     def _return_results(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from tests.connectors.streams import Run, files, given, good
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors import registry
-from tidegate.connectors.base import Sink, SinkContext
+from tidegate.connectors.base import ReaderGone, Sink, SinkContext
 from tidegate.errors import Error, Span
 from tidegate.formats.events import Event, rows_of
 from tidegate.runtime.arrow_types import arrow_schema
@@ -277,6 +279,21 @@ def test_a_terminal_of_another_pipeline_starts_anew(tmp_path: Path, capsys: pyte
         target.open(SinkContext("out", tmp_path, owner))
         target.write(1, changes(1, ("+I", 1, "pen", 5)))
     assert capsys.readouterr().out == "     1  +I  pen | 5\n" * 2
+
+
+def test_a_reader_that_has_gone_ends_it_and_the_step_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        target = sink("STDOUT")
+        target.open(SinkContext("out", tmp_path, "pipeline"))
+        with pytest.raises(ReaderGone):
+            target.write(1, changes(1, ("+I", 1, "pen", 5)))
+        assert target.last_step() is None
+        target.close()
 
 
 def test_op_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from tests.connectors.pages import connectors
 from tests.servers.processes import free_port
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.schema import Column, Schema
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.base import BrokenOff, SinkContext, SinkSpec
 from tidegate.connectors.options import Bag
 from tidegate.connectors.webhook.letters import FILE, DeadLetters, Progress, dead_letters
 from tidegate.connectors.webhook.options import PostOptions
@@ -258,6 +258,49 @@ def test_an_endpoint_that_does_not_answer(endpoint: Endpoint, opened: Opened) ->
     with pytest.raises(DeliveryError, match="cannot be reached: it did not answer in time"):
         opened(endpoint.url(), timeout="100ms").write(1, numbered(1, 1))
     release.set()
+
+
+def test_a_pipeline_that_ends_does_not_wait_for_an_answer(endpoint: Endpoint, opened: Opened, tmp_path: Path) -> None:
+    """The request that was under way is sent again next time, under its own id, and does not count as a failure."""
+    held, asked = threading.Event(), threading.Event()
+
+    def answer(request: Request) -> Answer:
+        if len(endpoint.requests) == 2:
+            asked.set()
+            held.wait(30)
+        return 200, {}, b""
+
+    endpoint.answer = answer
+    sink = opened(endpoint.url(), timeout="30s", max_retries="0")
+    found: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            sink.write(7, numbered(7, 3))
+        except BaseException as problem:
+            found.append(problem)
+
+    worker = threading.Thread(target=write)
+    worker.start()
+    assert asked.wait(30)
+    context(sink).ending.set()
+    sink.interrupt()
+    worker.join(10)
+    held.set()
+    assert not worker.is_alive() and [type(each) for each in found] == [BrokenOff]
+    with pytest.raises(BrokenOff):
+        sink.write(7, numbered(7, 3))
+    assert sink.last_step() is None and dead_letters(tmp_path / "out") == []
+
+    again = opened(endpoint.url())
+    again.write(7, numbered(7, 3))
+    assert [request.id[-4:] for request in endpoint.requests] == ["#7#0", "#7#1", "#7#1", "#7#2"]
+    assert again.last_step() == 7
+
+
+def context(sink: WebhookSink) -> SinkContext:
+    assert sink._opened is not None
+    return sink._opened.context
 
 
 def test_a_connection_that_was_closed_meanwhile_is_opened_anew(endpoint: Endpoint, opened: Opened) -> None:

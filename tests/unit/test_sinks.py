@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,9 @@ from tests.servers import wait_until
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation
 from tidegate.catalog.schema import Column
+from tidegate.connectors.base import BrokenOff, ReaderGone
 from tidegate.connectors.files.sink import FilesSink
+from tidegate.connectors.webhook.sink import DeliveryError
 from tidegate.errors import Error
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.sinks import Sinks
@@ -176,7 +179,8 @@ def test_a_slow_one_holds_up_nobody(
 ) -> None:
     """Each follows in a thread of its own; at the end all have everything."""
     slow, good = tmp_path / "slow", tmp_path / "good"
-    sinks.open(catalog(slow=slow, good=good), {})
+    cast = catalog(slow=slow, good=good)
+    sinks.open(cast, {})
     held = threading.Event()
     write = FilesSink.write
 
@@ -186,7 +190,7 @@ def test_a_slow_one_holds_up_nobody(
         write(sink, number, changes)
 
     monkeypatch.setattr(FilesSink, "write", holding)
-    sinks.follow()
+    sinks.open(cast, {}, follow=True)
     for number in (1, 2, 3):
         step(log, number)
         sinks.apply()
@@ -201,7 +205,7 @@ def test_one_that_follows_is_tried_again(sinks: Sinks, log: StepLog, clock: Cloc
     bad = tmp_path / "bad"
     sinks.open(catalog(bad=bad), {})
     bad.rename(tmp_path / "away")
-    sinks.follow()
+    sinks.open(catalog(bad=bad), {}, follow=True)
     step(log, 1)
     sinks.apply()
     wait_until(lambda: "bad" in sinks.failures, "the failure")
@@ -209,3 +213,86 @@ def test_one_that_follows_is_tried_again(sinks: Sinks, log: StepLog, clock: Cloc
     clock.time += 1
     sinks.apply()
     wait_until(lambda: written(bad) == [1] and not sinks.failures, "the next attempt")
+
+
+def test_one_that_takes_long_is_broken_off_when_the_pipeline_ends(
+    sinks: Sinks, log: StepLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes on there the next time that the pipeline runs, and nothing is said to have failed."""
+    slow, good = tmp_path / "slow", tmp_path / "good"
+    cast, write, begun = catalog(slow=slow, good=good), FilesSink.write, threading.Event()
+    monkeypatch.setattr("tidegate.runtime.sinks.GRACE_SECONDS", 0.05)
+
+    def waiting(sink: FilesSink, number: int, changes: pa.Table) -> None:
+        ending = sinks._running["slow"].context.ending
+        if sink.spec.name == "slow":
+            begun.set()
+            assert ending.wait(30)
+            raise BrokenOff
+        write(sink, number, changes)
+
+    monkeypatch.setattr(FilesSink, "write", waiting)
+    sinks.open(cast, {}, follow=True)
+    step(log, 1)
+    sinks.apply()
+    assert begun.wait(30)
+    sinks.settle()
+    assert written(good) == [1] and sinks.behind() == {"slow": 1, "good": 0} and sinks.failures == {}
+    monkeypatch.setattr(FilesSink, "write", write)
+    sinks.open(cast, {})
+    assert written(slow) == [1] and sinks.behind() == {"slow": 0, "good": 0}
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_when_nobody_reads_the_output_any_more_the_pipeline_ends(
+    sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    """It is raised once, the sink is not tried again, and the step still counts as not printed."""
+    tries: list[int] = []
+
+    def unread(sink: FilesSink, number: int, changes: pa.Table) -> None:
+        tries.append(number)
+        raise ReaderGone
+
+    monkeypatch.setattr(FilesSink, "write", unread)
+    sinks.open(catalog(out=tmp_path / "out"), {}, follow)
+    step(log, 1)
+    if follow:
+        sinks.apply()
+        wait_until(lambda: sinks.crash is not None, "the end")
+        with pytest.raises(ReaderGone):
+            sinks.check()
+    else:
+        with pytest.raises(ReaderGone):
+            sinks.apply()
+    clock.time += 3600
+    sinks.close()
+    assert tries == [1]
+
+
+def test_only_who_will_give_up_is_waited_for(sinks: Sinks, log: StepLog, tmp_path: Path, clock: Clock) -> None:
+    bad = tmp_path / "bad"
+    sinks.open(catalog(bad=bad), {})
+    bad.rename(tmp_path / "away")
+    step(log, 1)
+    sinks.apply()
+    assert set(sinks.failures) == {"bad"} and not sinks.retrying()
+    running = sinks._running["bad"]
+    sinks._put_off("bad", running, "later", DeliveryError("later", 5.0))
+    assert sinks.retrying() and running.due == clock.time + 5
+
+
+def test_an_error_at_the_start_names_the_sink(sinks: Sinks) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        view = catalog().get("v")
+        connector = ConnectorNote("SSE", (("port", str(port)),))
+        text = f"CREATE SINK live FROM v INTO SSE (port = '{port}')"
+        sink = Relation("live", "sink", COLUMNS, text, connector=connector, dependencies=("v",))
+        with pytest.raises(Error) as refused:
+            sinks.open(Catalog((view, sink)), {})
+    assert str(refused.value) == (
+        f"INVALID_OPTION: sink live: port {port} of 127.0.0.1 is in use\n"
+        "  hint: choose another port, or stop who listens on it"
+    )

@@ -72,12 +72,22 @@ class SourceContext:
 class SinkContext:
     """Where a sink runs. `owner` names this creation of the sink in this pipeline, so that what another one left in the
     same place is never taken for its own. `folder` is for files of its own. `replay` gives what was written after a
-    step once more, as far back as the step log goes: (step, changes)."""
+    step once more, as far back as the step log goes: (step, changes). `ending`: the pipeline ends and waits no longer,
+    so a sink that is in the middle of a step, and knows how far it is, breaks off."""
 
     name: str
     folder: Path
     owner: str
     replay: Callable[[int], Iterator[tuple[int, pa.Table]]] = lambda after: iter(())
+    ending: threading.Event = field(default_factory=threading.Event)
+
+
+class BrokenOff(Exception):
+    """A sink left a step unfinished because the pipeline ends. It goes on there next time."""
+
+
+class ReaderGone(BrokenPipeError):
+    """Nobody reads any more what this process prints, so there is nobody to go on for."""
 
 
 class Source(Protocol):

@@ -18,7 +18,7 @@ from tidegate.runtime.contents import run_select
 from tidegate.runtime.emitting import EARLY_FIRE, fitted, with_default_emit
 from tidegate.runtime.refreshing import refresh_table
 from tidegate.runtime.results import Result
-from tidegate.runtime.sinks import check_fits, visible_key
+from tidegate.runtime.sink_definitions import check_fits, visible_key
 from tidegate.sql import render
 from tidegate.sql import statements as s
 from tidegate.sql.durations import micros

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -14,25 +16,24 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog import Catalog
-from tidegate.catalog.bus import is_bus
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.build import own_rows
-from tidegate.connectors import registry
-from tidegate.connectors.base import Sink, SinkContext
+from tidegate.connectors.base import BrokenOff, ReaderGone, Sink, SinkContext
 from tidegate.formats.events import matching
 from tidegate.runtime.folder import Folder
+from tidegate.runtime.sink_definitions import build, patterns_of
 from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import visible
-from tidegate.sql import statements as s
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-_MODE = "mode = 'changelog'"
-_EVERY_CHANGE = {"KAFKA": "format = 'debezium', 'upsert' or 'ops'"}
+GRACE_SECONDS = 3.0
+"""A pipeline that ends waits so long for sinks that have much to do yet."""
 
 
 @dataclass
 class Running:
-    """One sink and how far it is. After a failure it rests until `due`, each time twice as long as before."""
+    """One sink and how far it is. After a failure it rests until `due`, each time twice as long as before, unless it
+    knows better by itself when to try again and when to give up (`gives_up`)."""
 
     sink: Sink
     context: SinkContext
@@ -43,6 +44,7 @@ class Running:
     is_open: bool = False
     pause: float = 0.0
     due: float = 0.0
+    gives_up: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
     thread: threading.Thread | None = None
 
@@ -61,8 +63,9 @@ class Sinks:
         self.failures: dict[str, str] = {}
         self.crash: Exception | None = None
 
-    def open(self, catalog: Catalog, begun: Mapping[str, int]) -> None:
-        """Opens the sinks of the catalog that are not open, closes those that are gone."""
+    def open(self, catalog: Catalog, begun: Mapping[str, int], follow: bool = False) -> None:
+        """Opens the sinks of the catalog that are not open, closes those that are gone, and gives them what they have
+        not seen. `follow`: from now on each takes that by itself."""
         wanted = {relation.name: relation for relation in catalog.of_kind("sink")}
         with self._lock:
             for name in self._running.keys() - wanted.keys():
@@ -70,20 +73,22 @@ class Sinks:
             for name, relation in wanted.items():
                 if name not in self._running:
                     self._start(relation, catalog, begun.get(name, 0))
+            for running in self._running.values():
+                running.context.ending.clear()
+            if follow or self._following:
+                self._follow()
             self.apply()
 
-    def follow(self) -> None:
-        """From now on each sink takes what comes by itself."""
-        with self._lock:
-            self._following = True
-            self._set_alarm()
-            for name, running in self._running.items():
-                if running.thread is None:
-                    running.thread = threading.Thread(target=self._work, args=(name, running), daemon=True, name=name)
-                    running.thread.start()
+    def _follow(self) -> None:
+        self._following = True
+        self._set_alarm()
+        for name, running in self._running.items():
+            if running.thread is None:
+                running.thread = threading.Thread(target=self._work, args=(name, running), daemon=True, name=name)
+                running.thread.start()
 
     def settle(self) -> None:
-        """No longer: what they have not taken yet they are given now."""
+        """Follows no longer: what they have not taken yet they are given now, as far as there is time for it."""
         if not self._following:
             return
         with self._lock:
@@ -91,11 +96,31 @@ class Sinks:
             threads = [running.thread for running in self._running.values() if running.thread is not None]
         with self._news:
             self._news.notify_all()
-        for thread in threads:
-            thread.join()
-        for running in self._running.values():
-            running.thread = None
-        self.apply()
+        with self.hurried():
+            for thread in threads:
+                thread.join()
+            for running in self._running.values():
+                running.thread = None
+            self.apply()
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """What goes on in here ends soon: a sink that sends one request after the other breaks off after a while. It
+        knows how far it is, and goes on there next time."""
+        alarm = threading.Timer(GRACE_SECONDS, self._break_off)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            yield
+        finally:
+            alarm.cancel()
+
+    def _break_off(self) -> None:
+        for running in list(self._running.values()):
+            running.context.ending.set()
+            interrupt = getattr(running.sink, "interrupt", None)
+            if interrupt is not None:
+                interrupt()
 
     def check(self) -> None:
         """Raises what no sink should ever raise."""
@@ -133,6 +158,11 @@ class Sinks:
         with self._lock:
             return min((running.done for running in self._running.values()), default=None)
 
+    def retrying(self) -> bool:
+        """Whether there is a sink that failed and will be through with it sooner or later."""
+        with self._lock:
+            return any(running.gives_up for name, running in self._running.items() if name in self.failures)
+
     def behind(self) -> dict[str, int]:
         """How many steps each sink has yet to apply."""
         with self._lock:
@@ -164,6 +194,9 @@ class Sinks:
             self._open(running)
         except OSError as error:
             self._put_off(relation.name, running, str(error), error)
+        except errors.Error as error:
+            error.message = f"sink {relation.name}: {error.message}"
+            raise
         self._running[relation.name] = running
 
     def _context(self, relation: Relation, source: Relation, folder: Path, begun: int) -> SinkContext:
@@ -186,6 +219,11 @@ class Sinks:
             if not running.is_open:
                 self._open(running)
             self._catch_up(running)
+        except BrokenOff:
+            pass
+        except ReaderGone:
+            running.due = math.inf
+            raise
         except OSError as error:
             self._put_off(name, running, str(error), error)
         except errors.Error as error:
@@ -199,6 +237,7 @@ class Sinks:
     def _put_off(self, name: str, running: Running, reason: str, error: Exception) -> None:
         """A sink may know by itself how long to rest: its error has a `pause`, in seconds."""
         known: float | None = getattr(error, "pause", None)
+        running.gives_up = known is not None
         running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE) if known is None else known
         running.due = self._now() + running.pause
         if name not in self.failures:
@@ -214,9 +253,15 @@ class Sinks:
             return
         due = [self._running[name].due for name in self.failures if name in self._running]
         if due:
-            self._alarm = threading.Timer(max(min(due) - self._now(), 0.0), self.apply)
+            self._alarm = threading.Timer(max(min(due) - self._now(), 0.0), self._retry)
             self._alarm.daemon = True
             self._alarm.start()
+
+    def _retry(self) -> None:
+        try:
+            self.apply()
+        except Exception as problem:
+            self.crash = problem
 
     def _catch_up(self, running: Running) -> None:
         last = self._log.last()
@@ -228,48 +273,5 @@ class Sinks:
         running.done = last
 
 
-def build(relation: Relation) -> Sink:
-    """The connector behind a sink of the catalog."""
-    assert relation.connector is not None
-    options = [(key, value, None) for key, value in relation.connector.options]
-    note, key = relation.connector, visible_key(relation)
-    reads = relation.dependencies[0] if not own_rows(relation) else ""
-    return registry.sink(note.kind, relation.name, relation.columns, options, note.format, key=key, reads=reads)
-
-
-def patterns_of(relation: Relation) -> tuple[str, ...]:
-    """The channels that a sink of the bus wants; none if it wants all."""
-    assert relation.connector is not None
-    said = {key.casefold(): value for key, value in relation.connector.options}.get("channels")
-    return () if said is None or not is_bus(relation.dependencies[0]) else registry.channel_patterns(said)
-
-
 def _wanted(changes: pa.Table, patterns: tuple[str, ...]) -> pa.Table:
     return matching(changes, patterns) if patterns else changes
-
-
-def visible_key(relation: Relation) -> tuple[str, ...]:
-    """The key, if all of it can be seen; parts that were not selected cannot tell rows apart elsewhere."""
-    key = relation.key or ()
-    return key if all(relation.column(name) for name in key) else ()
-
-
-def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
-    """A sink never gets what it cannot apply: refused when it is created."""
-    read = statement.name.text if statement.relation is None else statement.relation.text
-    if sink.takes == "append" and relation.changes != "append":
-        raise errors.make(
-            "SINK_CANNOT_TAKE",
-            message=f"{sink.spec.kind} in append mode takes only insertions, and {read} also changes rows",
-            detail=f"the changelog kind of {read} is {relation.changes}",
-            hint=f"write {_EVERY_CHANGE.get(sink.spec.kind, _MODE)} to get every change with its op, or a view with"
-            " EMIT ON WINDOW CLOSE or EMIT FINAL, whose rows only ever come",
-            span=statement.connector.span,
-        )
-    if sink.takes == "upsert" and relation.key is None:
-        raise errors.make(
-            "SINK_CANNOT_TAKE",
-            message=f"{sink.spec.kind} replaces rows by their key, and {read} has none",
-            hint=f"GROUP BY a key in {read}, or choose a sink that takes every change",
-            span=statement.connector.span,
-        )

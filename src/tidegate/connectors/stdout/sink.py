@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
+from tidegate.connectors.base import Kind, ReaderGone, SinkContext, SinkSpec
 from tidegate.connectors.durable import LastStep
 from tidegate.connectors.lines import json_objects, shown_cells
 from tidegate.connectors.options import Bag
@@ -20,7 +21,7 @@ from tidegate.formats.events import event_objects
 @dataclass
 class StdoutSink:
     """Prints each step once, and remembers that in a file of its own, for a terminal cannot. Only a process that dies
-    between the two prints a step again."""
+    between the two prints a step again. When nobody reads it any more (`| head`), the pipeline ends."""
 
     spec: SinkSpec
     format: str
@@ -41,8 +42,12 @@ class StdoutSink:
         assert self._last is not None
         if self._last.step is not None and step <= self._last.step:
             return
-        sys.stdout.writelines(f"{line}\n" for line in lines(changes, self.spec, self.format))
-        sys.stdout.flush()
+        try:
+            sys.stdout.writelines(f"{line}\n" for line in lines(changes, self.spec, self.format))
+            sys.stdout.flush()
+        except BrokenPipeError as problem:
+            _forget_unread()
+            raise ReaderGone(problem.errno, problem.strerror) from None
         self._last.keep(step)
 
     def last_step(self) -> int | None:
@@ -50,6 +55,11 @@ class StdoutSink:
 
     def close(self) -> None:
         sys.stdout.flush()
+
+
+def _forget_unread() -> None:
+    """What nobody will read is not tried again at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def lines(changes: pa.Table, spec: SinkSpec, format: str) -> Iterator[str]:

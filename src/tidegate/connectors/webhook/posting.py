@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import email.utils
 import http.client
 import random
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
@@ -46,6 +48,7 @@ class Poster:
         self._options = options
         self._url = urlsplit(options.url)
         self._connection: http.client.HTTPConnection | None = None
+        self._interrupted = False
         self._headers = {"Content-Type": "application/json", "User-Agent": "tidegate", **options.headers}
         if self._url.username is not None:
             user = f"{unquote(self._url.username)}:{unquote(self._url.password or '')}"
@@ -59,12 +62,20 @@ class Poster:
                 return self._attempt(body, headers)
             except _CLOSED:
                 self.close()
-                if not is_kept:
+                if not is_kept or self._interrupted:
                     raise
                 return self._attempt(body, headers)
         except (OSError, http.client.HTTPException) as failure:
             self.close()
             return Outcome(None, f"{self._place} cannot be reached: {_reason(failure)}")
+
+    def interrupt(self) -> None:
+        """Ends the request that is under way, from another thread."""
+        self._interrupted = True
+        wire = None if self._connection is None else self._connection.sock
+        if wire is not None:
+            with contextlib.suppress(OSError):
+                wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
+from tidegate.connectors.base import BrokenOff, Kind, SinkContext, SinkSpec
 from tidegate.connectors.durable import LastStep
 from tidegate.connectors.options import Bag
 from tidegate.connectors.webhook.letters import DeadLetters, Progress
@@ -85,6 +85,11 @@ class WebhookSink:
     def last_step(self) -> int | None:
         return None if self._opened is None else self._opened.last.step
 
+    def interrupt(self) -> None:
+        """The pipeline ends: a request that is under way is given up, and sent again next time."""
+        if self._opened is not None:
+            self._opened.poster.interrupt()
+
     def close(self) -> None:
         if self._opened is not None:
             self._opened.poster.close()
@@ -97,6 +102,7 @@ class WebhookSink:
 
     def _deliver(self, opened: _Opened, step: int, number: int, body: str) -> None:
         """Returns when the request is done with, one way or the other."""
+        opened.go_on()
         id = request_id(opened.context.owner, step, number)
         trouble = self._trouble if self._trouble is not None and self._trouble.id == id else _Trouble(id)
         if trouble.due > self.now():
@@ -105,6 +111,7 @@ class WebhookSink:
         if outcome.taken:
             self._trouble = None
             return
+        opened.go_on()
         trouble.failures, trouble.reason = trouble.failures + 1, outcome.error
         if not outcome.again or trouble.failures > self.options.retries:
             opened.bury(self.spec.name, step, id, outcome, body)
@@ -132,6 +139,10 @@ class _Opened:
     letters: DeadLetters
     poster: Poster
     told: bool = False
+
+    def go_on(self) -> None:
+        if self.context.ending.is_set():
+            raise BrokenOff
 
     def bury(self, sink: str, step: int, id: str, outcome: Outcome, body: str) -> None:
         self.letters.put(sink, step, id, outcome.status, outcome.error, body)

@@ -1,0 +1,57 @@
+"""A sink as its definition in the catalog says: its connector, what it wants, and whether the two fit."""
+
+from __future__ import annotations
+
+from tidegate import errors
+from tidegate.catalog.bus import is_bus
+from tidegate.catalog.relation import Relation
+from tidegate.circuit.build import own_rows
+from tidegate.connectors import registry
+from tidegate.connectors.base import Sink
+from tidegate.sql import statements as s
+
+_MODE = "mode = 'changelog'"
+_EVERY_CHANGE = {"KAFKA": "format = 'debezium', 'upsert' or 'ops'"}
+
+
+def build(relation: Relation) -> Sink:
+    """The connector behind a sink of the catalog."""
+    assert relation.connector is not None
+    options = [(key, value, None) for key, value in relation.connector.options]
+    note, key = relation.connector, visible_key(relation)
+    reads = relation.dependencies[0] if not own_rows(relation) else ""
+    return registry.sink(note.kind, relation.name, relation.columns, options, note.format, key=key, reads=reads)
+
+
+def patterns_of(relation: Relation) -> tuple[str, ...]:
+    """The channels that a sink of the bus wants; none if it wants all."""
+    assert relation.connector is not None
+    said = {key.casefold(): value for key, value in relation.connector.options}.get("channels")
+    return () if said is None or not is_bus(relation.dependencies[0]) else registry.channel_patterns(said)
+
+
+def visible_key(relation: Relation) -> tuple[str, ...]:
+    """The key, if all of it can be seen; parts that were not selected cannot tell rows apart elsewhere."""
+    key = relation.key or ()
+    return key if all(relation.column(name) for name in key) else ()
+
+
+def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
+    """A sink never gets what it cannot apply: refused when it is created."""
+    read = statement.name.text if statement.relation is None else statement.relation.text
+    if sink.takes == "append" and relation.changes != "append":
+        raise errors.make(
+            "SINK_CANNOT_TAKE",
+            message=f"{sink.spec.kind} in append mode takes only insertions, and {read} also changes rows",
+            detail=f"the changelog kind of {read} is {relation.changes}",
+            hint=f"write {_EVERY_CHANGE.get(sink.spec.kind, _MODE)} to get every change with its op, or a view with"
+            " EMIT ON WINDOW CLOSE or EMIT FINAL, whose rows only ever come",
+            span=statement.connector.span,
+        )
+    if sink.takes == "upsert" and relation.key is None:
+        raise errors.make(
+            "SINK_CANNOT_TAKE",
+            message=f"{sink.spec.kind} replaces rows by their key, and {read} has none",
+            hint=f"GROUP BY a key in {read}, or choose a sink that takes every change",
+            span=statement.connector.span,
+        )
