@@ -238,6 +238,7 @@ class Generations:
         """Writes the state of some ops of a generation as files of blocks the next one restores from."""
         target = self.home(number) / "state"
         shutil.rmtree(target, ignore_errors=True)
+        _ = spark.streams  # In a process that ran no query yet, the reader of state misses what this sets up.
         for level in range(old.circuit.depth):
             stored = (
                 spark.read.format("statestore")
