@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,16 +72,16 @@ class LineKeeper:
     def _stamped(self) -> list[Frontier]:
         """The frontiers of events: only those that count for them are a sign of life."""
         frontiers = [line for line in walk(self._circuit.lines) if isinstance(line, Frontier)]
-        return [line for line in frontiers if line.relation == BUS or line.relation.endswith(OF_VIEW)]
+        return [line for line in frontiers if _of_events(line.relation)]
 
     def _held(self) -> list[Frontier]:
         return [line for line in walk(self._circuit.lines) if isinstance(line, Frontier) and line.note == "hold_back"]
 
-    def move(self, before: Mapping[str, Bound], time_us: int, busy: Container[str] = ()) -> dict[str, Bound]:
-        """What every line is at a time of the processing clock; none goes back. `busy` are relations that may have rows
-        which are not read yet, and so are not idle."""
+    def move(self, before: Mapping[str, Bound], time_us: int, unread: bool = False) -> dict[str, Bound]:
+        """What every line is at a time of the processing clock; none goes back. `unread`: there may be events that no
+        step has had yet, so neither the bus nor a view over it is idle."""
         if self._circuit.lines:
-            idle = {relation: timeout for relation, timeout in self._idle.items() if relation not in busy}
+            idle = {name: timeout for name, timeout in self._idle.items() if not (unread and _of_events(name))}
             self.lines = values(self._circuit.lines, self.frontiers, before, time_us, idle, self._quiet, self._evaluate)
         return self.lines
 
@@ -125,6 +125,11 @@ class LineKeeper:
         items = [f"CAST({_filled(sql, over)} AS {type}) AS c{n}" for n, (sql, type, over) in enumerate(asked)]
         table = self._spark.sql(f"SELECT {', '.join(items)}").toArrow()
         return [stored(column.combine_chunks()[0]) for column in table.columns]
+
+
+def _of_events(relation: str) -> bool:
+    """Whether it is the bus, or the events that a view counts."""
+    return relation == BUS or relation.endswith(OF_VIEW)
 
 
 def _by_lines(op: Op) -> bool:

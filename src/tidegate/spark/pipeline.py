@@ -19,7 +19,6 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
-from tidegate.catalog.bus import BUS
 from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.base import FileNames, Remote, Sharded, Source, SourceContext
@@ -184,11 +183,11 @@ class Pipeline:
         lines = clock.get("lines", {})
         with self.inserts.lock:
             now = time.time_ns() // 1000 if self.wall else clock.get("next", clock["time"])
-            busy = {BUS} if self.wall and self._unread() else ()
+            unread = self._unread()
         if self._keeper is not None:
             if clock.get("ended") and not self._keeper.frontiers.ending:
                 self._keeper.end()
-            lines = self._keeper.move(lines, now, busy)
+            lines = self._keeper.move(lines, now, unread)
         kept = {name: value for name, value in clock.items() if name != "next"}
         return {**kept, "tick": clock["tick"] + 1, "time": now, "lines": lines}
 

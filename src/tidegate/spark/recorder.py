@@ -12,7 +12,6 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tidegate.catalog.bus import BUS
 from tidegate.circuit.model import Output
 from tidegate.connectors.base import Sharded
 from tidegate.kernels.api import Clock
@@ -79,7 +78,7 @@ class Recorder:
     def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
         self._keeper.after(stats, clock, self._shards(step - self._base - 1))
-        self._keeper.move(clock.lines, clock.time_us, {BUS} if self._clock.wall else ())
+        self._keeper.move(clock.lines, clock.time_us, unread=self._clock.wall)
         refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
         files: Files = {}
