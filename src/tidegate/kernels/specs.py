@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
 
@@ -216,3 +216,20 @@ KernelSpec = (
     | LookupSpec
     | IntervalSpec
 )
+
+
+def share_of_cap(spec: KernelSpec, buckets: int) -> KernelSpec:
+    """The operator as one of several buckets runs it: each lets in its share of the groups that a cap allows. Keys fall
+    evenly, so all together are close to the cap."""
+    match spec:
+        case GatedSpec(inner=inner):
+            found = share_of_cap(inner, buckets)
+            assert isinstance(found, AggregateSpec | WindowedSpec)
+            return replace(spec, inner=found)
+        case WindowedSpec(aggregate=aggregate):
+            found = share_of_cap(aggregate, buckets)
+            assert isinstance(found, AggregateSpec)
+            return replace(spec, aggregate=found)
+        case AggregateSpec(max_groups=int(most)) if buckets > 1:
+            return replace(spec, max_groups=-(-most // buckets))
+    return spec

@@ -19,7 +19,7 @@ from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import ORDER, Branch, Circuit, Door, Filter, Guard, Op, Port, Project, Refusal, Seen
 from tidegate.connectors.base import SHARD
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
-from tidegate.kernels.specs import Test
+from tidegate.kernels.specs import Test, share_of_cap
 from tidegate.spark import blocks, buckets, xxhash64
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.direct import Reading, read_and_pack
@@ -194,7 +194,8 @@ class Lowering:
         now, later = _routes(self._readers(op.id)), _routes(self.replays.of(op.id))
         columns = tuple(column.name for column in op.columns)
         refusals = tuple(port.refusal for port in op.ports)
-        return LevelOp(op.kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], refusals)
+        kernel = share_of_cap(op.kernel, len(self.buckets(op)))
+        return LevelOp(kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], refusals)
 
     def _pack(
         self, frame: DataFrame, prefixes: Mapping[str, str | None], passthrough: bool, ordered: bool, source: str | None

@@ -13,7 +13,7 @@ from tidegate.kernels.aggregates.bags import forget_values
 from tidegate.kernels.aggregates.partial import Partial
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, INFINITE, NO_TIME, OK, WEIGHT, Clock, Delta, State, Table
+from tidegate.kernels.api import HASH, INFINITE, NO_TIME, OK, WEIGHT, Clock, Delta, RowError, State, Table
 from tidegate.kernels.frames import aligned, nonempty, numbered
 from tidegate.kernels.lines import Lines, line_micros, since
 from tidegate.kernels.sessions.arrivals import by_row, with_arrivals
@@ -31,6 +31,7 @@ from tidegate.kernels.sessions.points import (
     replace_points,
     same_points,
 )
+from tidegate.kernels.sessions.room import Room
 from tidegate.kernels.specs import WindowedSpec
 
 _NEVER, _ALWAYS = -(1 << 61), 1 << 61
@@ -50,6 +51,7 @@ class Sessions:
         gap = window.size.micros
         self._points = Points(self._partition, window.time, gap, aggregates.ordered(inner))
         self._extents = Extents(self._partition, gap, spec.lateness)
+        self._room = None if inner.max_groups is None else Room(self._partition, inner.max_groups)
         self._dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
 
     def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
@@ -93,15 +95,20 @@ class Sessions:
         before = old.filter(~over)
         net = self._points.keyed(stored.clear() if net is None else net, keys)
         refused = self._refused(net, before, self._points.keyed(closed, keys))
-        after = self._points.changed(before, net.filter(~refused))
+        taken, errors = net.filter(~refused), list[RowError]()
+        if self._room is not None:
+            taken, errors = self._room.admitted(taken, old, before, state)
+        after = self._points.changed(before, taken)
         alone = self._alone(after, line)
         late = [net.filter(refused), after.filter(alone)]
         after = after.filter(~alone)
         replace_points(old, after.select(old.columns), table)
         self._extents.move(before, after, state)
+        if self._room is not None:
+            self._room.count(old, after, state)
         dropped = self._forget(old.filter(over), state)
         changes = self._changes(before, after, clock, state)
-        return Delta(changes, late=self._late(late), dropped=dropped)
+        return Delta(changes, errors, self._late(late), dropped=dropped)
 
     def _table(self, net: pl.DataFrame | None, state: State) -> Table:
         """The points that are kept. Without rows there is something due, so something is stored."""
