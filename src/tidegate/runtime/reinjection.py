@@ -171,12 +171,13 @@ class _Result:
     window: str | None
 
 
-def _results(each: Returning, table: pa.Table) -> Iterator[_Result]:
+def _results(each: Returning, table: pa.Table) -> list[_Result]:
+    """In an order that is the same whenever the step is done."""
     visible = table.select(list(names(each.view.columns)))
     keys = json_objects(table.select(list(each.key))) if each.key else iter([""] * table.num_rows)
     rows = zip(table.column(zset.OP).to_pylist(), json_objects(visible), keys, _windows(table), strict=True)
-    for op, fields, key, window in rows:
-        yield _Result(key, op, fields[1:-1], window)
+    found = [_Result(key, op, fields[1:-1], window) for op, fields, key, window in rows]
+    return sorted(found, key=lambda result: (result.window or "", result.key, result.op != "-D", result.fields))
 
 
 def _windows(table: pa.Table) -> list[str | None]:
