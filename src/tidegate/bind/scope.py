@@ -11,6 +11,7 @@ from tidegate.catalog.schema import Column, Schema
 from tidegate.errors import Span, did_you_mean, make
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import render, span_of
+from tidegate.sql.event_values import PATH
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _placed(tree: exp.Column, node: exp.Column) -> exp.Column:
     span = span_of(node)
     if span is not None:
         tree.meta.update(start=span.start, end=span.end - 1)
-    tree.meta[WRITTEN] = ".".join(part.name for part in node.parts)
+    tree.meta[WRITTEN] = node.meta.get(PATH) or ".".join(part.name for part in node.parts)
     return tree
 
 

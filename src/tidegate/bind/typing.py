@@ -58,7 +58,7 @@ def _culprit(analyzer: Analyzer, schema: Schema, tree: exp.Expr, code: str) -> t
             found = _culprit(analyzer, schema, child, code)
             if found is not None:
                 return found
-    if not isinstance(tree, _STANDALONE):
+    if not isinstance(tree, _STANDALONE) or (isinstance(tree, exp.If) and isinstance(tree.parent, exp.Case)):
         return None
     try:
         analyzer.columns(schema, [render(tree)])

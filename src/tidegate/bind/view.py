@@ -89,7 +89,8 @@ def bind_view(
 
 
 def view_entry(statement: CreateView, view: BoundView, times: tuple[TimeNote, ...] = ()) -> Relation:
-    """The catalog's entry for a bound view."""
+    """The catalog's entry for a bound view. One over the event bus is kept whether or not it is said to be
+    materialized: its results return to the bus."""
     return Relation(
         name=statement.name.text,
         kind="view",
@@ -99,7 +100,7 @@ def view_entry(statement: CreateView, view: BoundView, times: tuple[TimeNote, ..
         options=accept(statement.options, "view"),
         times=times,
         emit=view.emit,
-        materialized=statement.materialized,
+        materialized=statement.materialized or BUS in view.dependencies,
         dependencies=view.dependencies,
         changes=view.kind,
         key=view.key,
@@ -118,7 +119,7 @@ def bind_definition(
     """A query under a name."""
     _check_step(query)
     options = dict(extras.options)
-    select = over_events(query.select)
+    select = over_events(query.select, lambda each: None if (found := catalog.find(each)) is None else found.columns)
     over_bus = select is not query.select
     _check_event_options(options, over_bus, query)
     context = Context(

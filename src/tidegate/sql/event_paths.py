@@ -13,36 +13,16 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tidegate.catalog.bus import is_bus
+from tidegate.errors import make
 from tidegate.sql.clauses import META, clauses
+from tidegate.sql.event_values import PATH, as_used, own_nodes, walk_own
 from tidegate.sql.functions import call
 from tidegate.sql.spans import mark, span_of
 from tidegate.sql.windows import RELATION_WINDOWS
 
 DOCUMENTS = ("payload", "transaction")
-PATH = "event_path"
-"""Meta of an expression that is a path: the path as it was written."""
 PARSE = "try_parse_json"
-COUNTED = "event_number"
-"""Meta of the number that an aggregate makes of a path: what is none is to be told."""
-
-_NUMERIC_AGGREGATES = (
-    exp.Sum,
-    exp.Avg,
-    exp.Min,
-    exp.Max,
-    exp.Stddev,
-    exp.StddevPop,
-    exp.StddevSamp,
-    exp.Variance,
-    exp.VariancePop,
-)
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_NUMERIC_FUNCTIONS = frozenset(
-    {"abs", "ceil", "ceiling", "cbrt", "exp", "floor", "ln", "log", "log10", "log2", "mod", "pmod", "pow", "power"}
-    | {"round", "bround", "sign", "sqrt"}
-)
-_NUMERIC_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+_NO_STAR = "name the values that the view shall have: SELECT payload.row.id, payload.row.total"
 
 
 @dataclass(frozen=True)
@@ -95,29 +75,12 @@ def with_paths(query: exp.Expr) -> None:
         reads = reads_bus(select)
         if reads is not None:
             _name_items(select, reads)
-            for node in list(_own(select)):
+            for node in list(own_nodes(select)):
                 _replace_path(node, reads)
             said = clauses(select)
             if said.event_time is not None and (path := path_tree(said.event_time, reads)) is not None:
                 select.meta[META] = replace(said, event_time=path)
-            _as_numbers(select)
-            _population(select)
-
-
-def _own(select: exp.Select) -> Iterator[exp.Expr]:
-    """The nodes of a SELECT from the outside in, but for those of queries inside of it that read for themselves."""
-    for clause, part in select.args.items():
-        if clause not in ("from_", "with_"):
-            for each in part if isinstance(part, list) else [part]:
-                if isinstance(each, exp.Expr):
-                    yield from _walk(each)
-
-
-def _walk(node: exp.Expr) -> Iterator[exp.Expr]:
-    yield node
-    for child in list(node.iter_expressions()):
-        if not isinstance(child, exp.Query):
-            yield from _walk(child)
+            as_used(select)
 
 
 def _name_items(select: exp.Select, reads: Reads) -> None:
@@ -138,7 +101,7 @@ def _named(item: exp.Expr, name: str) -> exp.Expr:
 
 
 def _has_path(tree: exp.Expr, reads: Reads) -> bool:
-    return any((steps := path_steps(node, reads)) is not None and len(steps) > 1 for node in _walk(tree))
+    return any((steps := path_steps(node, reads)) is not None and len(steps) > 1 for node in walk_own(tree))
 
 
 def path_steps(node: exp.Expr, reads: Reads) -> list[str | int] | None:
@@ -181,6 +144,8 @@ def path_tree(node: exp.Expr, reads: Reads) -> exp.Expr | None:
     steps = path_steps(node, reads)
     if steps is None or len(steps) < 2:
         return None
+    if steps[-1] == "*":
+        raise make("NOT_SUPPORTED", what=f"{'.'.join(map(str, steps))}", hint=_NO_STAR, span=span_of(node))
     where = exp.Literal.string("$" + "".join(map(_step, steps[1:])))
     parsed = exp.Anonymous(this=PARSE, expressions=[_document(node, reads)])
     tree = exp.Anonymous(this="try_variant_get", expressions=[parsed, where, exp.Literal.string("string")])
@@ -194,121 +159,3 @@ def _step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
     return f".{step}" if step.isidentifier() else f"['{step}']"
-
-
-def is_path(node: exp.Expr) -> bool:
-    return PATH in node.meta
-
-
-def number(path: exp.Expr) -> exp.Expr:
-    """A path as a DOUBLE: a JSON number, or a text that is one; NULL if it is neither. Spark also takes `1d`, `NaN` and
-    `Infinity` for numbers: none of them ends like one."""
-    trimmed = exp.Anonymous(this="rtrim", expressions=[path.copy()])
-    last = exp.Anonymous(this="right", expressions=[trimmed, exp.Literal.number(1)])
-    digits = exp.Between(this=last, low=exp.Literal.string("."), high=exp.Literal.string("9"))
-    value = exp.Cast(this=path.copy(), to=exp.DataType.build("double"))
-    return exp.Case(ifs=[exp.If(this=digits, true=value)])
-
-
-def aggregated_paths(select: exp.Select) -> list[exp.Expr]:
-    """The paths whose numbers a SELECT aggregates."""
-    counted = [node for node in _own(select) if COUNTED in node.meta]
-    return [path for node in counted if (path := next(filter(is_path, node.walk()), None)) is not None]
-
-
-def _as_numbers(select: exp.Select) -> None:
-    for node in [each for each in _own(select) if is_path(each)]:
-        use = _use(node)
-        if use == "text":
-            continue
-        if use == "pair":
-            _compare(node)
-        else:
-            node.replace(_number_node(node, use == "aggregate"))
-
-
-def _number_node(path: exp.Expr, counted: bool) -> exp.Paren:
-    tree = exp.Paren(this=number(path))
-    if counted:
-        tree.meta[COUNTED] = True
-    if (span := span_of(path)) is not None:
-        mark(tree, span.start, span.end)
-    return tree
-
-
-def _use(node: exp.Expr) -> str:
-    """What a path stands beside: text, number, aggregate, or pair (another path)."""
-    child, parent = node, node.parent
-    while parent is not None and (isinstance(parent, exp.Paren) or _passes(parent, child)):
-        child, parent = parent, parent.parent
-    match parent:
-        case exp.Distinct() if isinstance(parent.parent, _NUMERIC_AGGREGATES):
-            return "aggregate"
-        case _ if isinstance(parent, _NUMERIC_AGGREGATES):
-            return "aggregate"
-        case exp.Binary() | exp.Unary() if isinstance(parent, _ARITHMETIC):
-            return "text" if any(isinstance(each, exp.Interval) for each in parent.iter_expressions()) else "number"
-        case exp.Between(this=this, args={"low": low, "high": high}):
-            sides = [side for side in (this, low, high) if side is not child]
-            return "number" if any(_numeric(side) for side in sides) else "text"
-        case exp.In(this=this, expressions=values) if child is this:
-            return "number" if values and all(_numeric(value) for value in values) else "text"
-        case exp.Anonymous() if parent.name.casefold() in _NUMERIC_FUNCTIONS:
-            return "number"
-    if isinstance(parent, _COMPARISONS):
-        other = parent.expression if child is parent.this else parent.this
-        if isinstance(other, exp.Boolean) and child is node:
-            other.replace(exp.Literal.string("true" if other.this else "false"))
-            return "text"
-        if is_path(other.unnest()) and child.unnest() is node:
-            return "pair" if isinstance(parent, exp.GT | exp.GTE | exp.LT | exp.LTE) else "text"
-        return "number" if _numeric(other) else "text"
-    return "text"
-
-
-def _passes(parent: exp.Expr, child: exp.Expr) -> bool:
-    """Whether what a node is becomes what its parent is: the results of CASE and IF, COALESCE."""
-    if isinstance(parent, exp.Case):
-        return child is not parent.this
-    if isinstance(parent, exp.If):
-        return child is not parent.this
-    return isinstance(parent, exp.Anonymous) and parent.name.casefold() in ("coalesce", "nvl", "ifnull", "nullif")
-
-
-def _numeric(tree: exp.Expr) -> bool:
-    """Whether an expression is a number by its looks."""
-    tree = tree.unnest()
-    match tree:
-        case exp.Literal():
-            return not tree.is_string
-        case exp.Cast(to=to):
-            return any(to.sql(dialect="spark").upper().startswith(kind) for kind in _NUMERIC_TYPES)
-        case exp.Count() | exp.CountIf():
-            return True
-        case exp.Anonymous():
-            return tree.name.casefold() in _NUMERIC_FUNCTIONS or tree.name.casefold() in ("length", "char_length")
-    return isinstance(tree, (*_NUMERIC_AGGREGATES, *_ARITHMETIC)) and not tree.find(exp.Interval)
-
-
-def _compare(node: exp.Expr) -> None:
-    """Of two paths the larger is that of the two numbers if both are numbers, else that of the two texts."""
-    parent = node.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    assert isinstance(parent, exp.Binary)
-    left, right = parent.this.unnest(), parent.expression.unnest()
-    if not (is_path(left) and is_path(right)):
-        return
-    numbers = type(parent)(this=number(left), expression=number(right))
-    both = exp.and_(number(left).is_(exp.null()).not_(), number(right).is_(exp.null()).not_())
-    texts = parent.copy()
-    for each in texts.find_all(exp.Anonymous):
-        each.meta.pop(PATH, None)
-    parent.replace(exp.Paren(this=exp.Case(ifs=[exp.If(this=both, true=numbers)], default=texts)))
-
-
-def _population(select: exp.Select) -> None:
-    """STDDEV over events is that of the population."""
-    for node in list(_own(select)):
-        if isinstance(node, exp.Stddev):
-            node.replace(exp.StddevPop(this=node.this))

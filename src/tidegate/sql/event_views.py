@@ -15,16 +15,9 @@ from sqlglot import exp
 from tidegate.catalog.bus import BUS, EVENTS, RESULTS
 from tidegate.errors import make
 from tidegate.sql.clauses import META, clauses
-from tidegate.sql.event_paths import (
-    PATH,
-    aggregated_paths,
-    from_tables,
-    is_bus_table,
-    is_path,
-    number,
-    reads_bus,
-    windowed_bus,
-)
+from tidegate.sql.event_joins import Columns, beside_columns
+from tidegate.sql.event_paths import from_tables, is_bus_table, reads_bus, windowed_bus
+from tidegate.sql.event_values import PATH, aggregated_paths, is_path, number
 from tidegate.sql.spans import mark, span_of
 from tidegate.sql.window_names import EDGES
 
@@ -57,14 +50,16 @@ def event_door(query: exp.Expr) -> EventDoor | None:
     return found if isinstance(found, EventDoor) else None
 
 
-def over_events(query: exp.Query) -> exp.Query:
-    """A view's query with what it means to read the bus; any other query stays the same object."""
+def over_events(query: exp.Query, columns: Columns = lambda name: None) -> exp.Query:
+    """A view's query with what it means to read the bus; any other query stays the same object. `columns` are those of
+    the other relations that it reads."""
     if not any(reads_bus(select) for select in query.find_all(exp.Select)):
         return query
     result = query.copy()
     for select in list(result.find_all(exp.Select)):
         if reads_bus(select) is not None:
             _check_channels(select)
+            beside_columns(select, columns)
             _nest(select)
     return result
 
@@ -217,13 +212,15 @@ def _add_door(select: exp.Select, inner: exp.Select) -> None:
 
 
 def _time(text: exp.Expr) -> exp.Expr:
-    """A TIMESTAMP of RFC 3339 text, NULL of anything else. A column that is a TIMESTAMP is one."""
+    """A TIMESTAMP of RFC 3339 text, whose `t` and `z` may be small, NULL of anything else. A column that is a TIMESTAMP
+    is one."""
     if not is_path(text):
         return text.copy()
     fits = exp.Anonymous(
         this="regexp_extract", expressions=[text.copy(), exp.Literal.string(_RFC_3339), exp.Literal.number(0)]
     )
-    return exp.TryCast(this=fits, to=exp.DataType.build("timestamp"))
+    capitals = exp.Anonymous(this="upper", expressions=[fits])
+    return exp.TryCast(this=capitals, to=exp.DataType.build("timestamp"))
 
 
 def _check(

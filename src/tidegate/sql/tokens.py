@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -68,7 +69,16 @@ def _check_comments(text: str, start: int) -> None:
 
 
 def _arranged(tokens: list[Token]) -> list[Token]:
-    return _free_windows(_hints_to_select(tokens))
+    return _free_windows(_names_after_dots(_hints_to_select(tokens)))
+
+
+def _names_after_dots(tokens: list[Token]) -> list[Token]:
+    """Behind a dot any word is a name: `payload.row.from`, `payload.order`."""
+    for before, token in pairwise(tokens):
+        word = token.text.isidentifier() and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
+        if before.token_type == TokenType.DOT and word:
+            token.token_type = TokenType.VAR
+    return tokens
 
 
 def _hints_to_select(tokens: list[Token]) -> list[Token]:

@@ -14,6 +14,7 @@ from tidegate.catalog.schema import Schema
 from tidegate.sql import clauses, render
 from tidegate.sql import parse as sql_parse
 from tidegate.sql import statements as sql
+from tidegate.sql.event_joins import Columns
 from tidegate.sql.event_paths import windowed_bus
 from tidegate.sql.event_views import over_events
 from tidegate.sql.grammar import WITHIN
@@ -85,18 +86,23 @@ def _(statement: sql.CreateView, oracle: Oracle, schema_of: SchemaOf) -> None:
         return
     aliases = tuple(alias.text for alias in statement.aliases)
     final = next((one.value for one in statement.options if one.key.lower() == "emit_final"), None)
-    query, why = _over_events(statement.query)
-    oracle.add_view(statement.name.text, query, statement.materialized, aliases, final)
+    query, why = _over_events(statement.query, lambda each: _columns(each, oracle, schema_of))
+    kept = statement.materialized or query is not statement.query
+    oracle.add_view(statement.name.text, query, kept, aliases, final)
     if why is not None:
         oracle.lose(statement.name.text, why)
     if any(one.key.lower() == "max_groups" for one in statement.options):
         oracle.lose(statement.name.text, "which groups a cap lets in is not modelled")
 
 
-def _over_events(query: sql.Query) -> tuple[sql.Query, str | None]:
+def _columns(name: str, oracle: Oracle, schema_of: SchemaOf) -> Schema | None:
+    return schema_of(name) if name.lower() in oracle.inputs or name.lower() in oracle.views else None
+
+
+def _over_events(query: sql.Query, columns: Columns) -> tuple[sql.Query, str | None]:
     """A query over the event bus as a batch can run it, or why none can: how the time of events goes is not
     modelled."""
-    select = over_events(query.select)
+    select = over_events(query.select, columns)
     if select is query.select:
         return query, None
     timed = query.emit is not None or any(_by_time(node) for node in query.select.walk())

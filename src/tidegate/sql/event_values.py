@@ -1,0 +1,244 @@
+"""What a path into an event is where it stands: text beside text, a number beside numbers, a truth where one is asked
+for.
+
+`payload.amount > 10` compares numbers, `payload.status = 'paid'` texts, `COALESCE(payload.amount, 0)` is a number and
+`WHERE payload.active` a truth. `SUM(payload.amount)` is that of the numbers among them, as a DOUBLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from tidegate.sql.spans import mark, span_of
+
+PATH = "event_path"
+"""Meta of an expression that is a path: the path as it was written."""
+COUNTED = "event_number"
+"""Meta of the number that an aggregate makes of a path: what is none is to be told."""
+
+_NUMERIC_AGGREGATES = (
+    exp.Sum,
+    exp.Avg,
+    exp.Min,
+    exp.Max,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Variance,
+    exp.VariancePop,
+)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
+COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_CONDITIONS = (exp.Where, exp.Having, exp.And, exp.Or, exp.Not)
+_NUMERIC_FUNCTIONS = frozenset(
+    {"abs", "ceil", "ceiling", "cbrt", "exp", "floor", "ln", "log", "log10", "log2", "mod", "pmod", "pow", "power"}
+    | {"round", "bround", "sign", "sqrt"}
+)
+_ONE_OF = frozenset({"coalesce", "nvl", "ifnull", "nullif", "greatest", "least"})
+"""Functions whose result is one of their arguments."""
+_LENGTHS = frozenset({"length", "char_length"})
+_NUMERIC_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+def own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """The nodes of a SELECT from the outside in, but for those of queries inside of it that read for themselves."""
+    for clause, part in select.args.items():
+        if clause not in ("from_", "with_"):
+            for each in part if isinstance(part, list) else [part]:
+                if isinstance(each, exp.Expr):
+                    yield from walk_own(each)
+
+
+def walk_own(node: exp.Expr) -> Iterator[exp.Expr]:
+    yield node
+    for child in list(node.iter_expressions()):
+        if not isinstance(child, exp.Query):
+            yield from walk_own(child)
+
+
+def is_path(node: exp.Expr) -> bool:
+    return PATH in node.meta
+
+
+def number(path: exp.Expr) -> exp.Expr:
+    """A path as a DOUBLE: a JSON number, or a text that is one; NULL if it is neither. Spark also takes `1d`, `NaN` and
+    `Infinity` for numbers: none of them ends like one."""
+    trimmed = exp.Anonymous(this="rtrim", expressions=[path.copy()])
+    last = exp.Anonymous(this="right", expressions=[trimmed, exp.Literal.number(1)])
+    digits = exp.Between(this=last, low=exp.Literal.string("."), high=exp.Literal.string("9"))
+    value = exp.Cast(this=path.copy(), to=exp.DataType.build("double"))
+    return exp.Case(ifs=[exp.If(this=digits, true=value)])
+
+
+def aggregated_paths(select: exp.Select) -> list[exp.Expr]:
+    """The paths whose numbers a SELECT aggregates."""
+    counted = [node for node in own_nodes(select) if COUNTED in node.meta]
+    return [path for node in counted if (path := next(filter(is_path, node.walk()), None)) is not None]
+
+
+def as_used(select: exp.Select) -> None:
+    """Makes of every path of a SELECT what it is where it stands, and of STDDEV that of the population."""
+    for node in [each for each in own_nodes(select) if is_path(each)]:
+        match _use(node):
+            case "pair":
+                _compare(node)
+            case "order":
+                _order(node)
+            case "truth":
+                node.replace(_marked(exp.Cast(this=node.copy(), to=exp.DataType.build("boolean")), node))
+            case "number":
+                node.replace(_marked(exp.Paren(this=number(node)), node))
+            case "aggregate":
+                counted = _marked(exp.Paren(this=number(node)), node)
+                counted.meta[COUNTED] = True
+                node.replace(counted)
+    for node in list(own_nodes(select)):
+        if isinstance(node, exp.Stddev):
+            node.replace(exp.StddevPop(this=node.this))
+
+
+def _marked(tree: exp.Expr, path: exp.Expr) -> exp.Expr:
+    if (span := span_of(path)) is not None:
+        mark(tree, span.start, span.end)
+    return tree
+
+
+def _use(node: exp.Expr) -> str:
+    """What a path is: text, truth, number, number of an aggregate, one of a pair of paths, or what rows are ordered
+    by."""
+    child, numeric = node, False
+    while (parent := child.parent) is not None:
+        if not (isinstance(parent, exp.Paren) or _passes(parent, child)):
+            if not _calculates(parent, child):
+                break
+            numeric = True
+        numeric = numeric or _beside_numbers(parent, child)
+        child = parent
+    if isinstance(parent, exp.Distinct):
+        parent = parent.parent
+    if isinstance(parent, _NUMERIC_AGGREGATES):
+        return "aggregate"
+    if numeric:
+        return "number"
+    if child.unnest() is node and _is_condition(parent, child):
+        return "truth"
+    if isinstance(parent, exp.Ordered) and child is node:
+        return "order"
+    return _compared(node, parent, child)
+
+
+def _compared(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr) -> str:
+    """What a path is to what it is compared with."""
+    match parent:
+        case exp.Between(this=this, args={"low": low, "high": high}):
+            sides = [side for side in (this, low, high) if side is not child]
+            return "number" if any(is_number(side) for side in sides) else "text"
+        case exp.In(this=this, expressions=values) if child is this:
+            return "number" if values and all(is_number(value) for value in values) else "text"
+        case exp.Case(this=this, args={"ifs": ifs}) if child is this:
+            return "number" if all(is_number(each.this) for each in ifs) else "text"
+    if not isinstance(parent, COMPARISONS):
+        return "text"
+    other = parent.expression if child is parent.this else parent.this
+    if isinstance(other, exp.Boolean) and child is node:
+        other.replace(exp.Literal.string("true" if other.this else "false"))
+        return "text"
+    if is_path(other.unnest()) and child.unnest() is node:
+        return "pair" if isinstance(parent, exp.GT | exp.GTE | exp.LT | exp.LTE) else "text"
+    return "number" if is_number(other) else "text"
+
+
+def _passes(parent: exp.Expr, child: exp.Expr) -> bool:
+    """Whether what a node is becomes what its parent is: the results of CASE and IF, COALESCE."""
+    if isinstance(parent, exp.Case | exp.If):
+        return child is not parent.this
+    return isinstance(parent, exp.Anonymous) and parent.name.casefold() in _ONE_OF
+
+
+def _calculates(parent: exp.Expr, child: exp.Expr) -> bool:
+    """Whether a node must be a number for its parent."""
+    if isinstance(parent, _ARITHMETIC):
+        return not any(isinstance(each, exp.Interval) for each in parent.iter_expressions())
+    return isinstance(parent, exp.Anonymous) and parent.name.casefold() in _NUMERIC_FUNCTIONS
+
+
+def _beside_numbers(parent: exp.Expr, child: exp.Expr) -> bool:
+    """Whether the other results that its parent may have are numbers."""
+    others = [_value(each, parent).unnest() for each in _results(parent) if each is not child]
+    texts = any(isinstance(each, exp.Literal) and each.is_string for each in others)
+    return not texts and any(is_number(each) for each in others)
+
+
+def _results(tree: exp.Expr) -> list[exp.Expr]:
+    """What an expression that passes something on may pass on. A branch of CASE is the node that holds its result."""
+    match tree:
+        case exp.Case(args={"ifs": ifs}):
+            found = [*ifs, tree.args.get("default")]
+        case exp.If():
+            found = [tree.args.get("true"), tree.args.get("false")]
+        case exp.Anonymous() if tree.name.casefold() in _ONE_OF:
+            found = tree.expressions
+        case _:
+            found = []
+    return [each for each in found if each is not None]
+
+
+def _value(result: exp.Expr, holder: exp.Expr) -> exp.Expr:
+    return result.args["true"] if isinstance(result, exp.If) and isinstance(holder, exp.Case) else result
+
+
+def _is_condition(parent: exp.Expr | None, child: exp.Expr) -> bool:
+    """Whether a truth is asked for here."""
+    if isinstance(parent, exp.Is):
+        return isinstance(parent.expression, exp.Boolean)
+    if isinstance(parent, exp.If):
+        return child is parent.this and not (isinstance(parent.parent, exp.Case) and parent.parent.this is not None)
+    return isinstance(parent, _CONDITIONS)
+
+
+def is_number(tree: exp.Expr) -> bool:
+    """Whether an expression is a number by its looks."""
+    tree = tree.unnest()
+    match tree:
+        case exp.Literal():
+            return not tree.is_string
+        case exp.Cast(to=to):
+            return any(to.sql(dialect="spark").upper().startswith(kind) for kind in _NUMERIC_TYPES)
+        case exp.Count() | exp.CountIf():
+            return True
+        case exp.Anonymous() if tree.name.casefold() not in _ONE_OF:
+            return tree.name.casefold() in _NUMERIC_FUNCTIONS | _LENGTHS
+        case exp.Case() | exp.If() | exp.Anonymous():
+            return any(is_number(each) for each in _results(tree))
+    return isinstance(tree, (*_NUMERIC_AGGREGATES, *_ARITHMETIC)) and not tree.find(exp.Interval)
+
+
+def _compare(node: exp.Expr) -> None:
+    """Of two paths the larger is that of the two numbers if both are numbers, else that of the two texts."""
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    assert isinstance(parent, exp.Binary)
+    left, right = parent.this.unnest(), parent.expression.unnest()
+    if not (is_path(left) and is_path(right)):
+        return
+    numbers = type(parent)(this=number(left), expression=number(right))
+    both = exp.and_(number(left).is_(exp.null()).not_(), number(right).is_(exp.null()).not_())
+    texts = parent.copy()
+    for each in texts.find_all(exp.Anonymous):
+        each.meta.pop(PATH, None)
+    parent.replace(exp.Paren(this=exp.Case(ifs=[exp.If(this=both, true=numbers)], default=texts)))
+
+
+def _order(node: exp.Expr) -> None:
+    """`ORDER BY path` goes by numbers, and by texts where there is none."""
+    by_text = node.parent
+    assert isinstance(by_text, exp.Ordered)
+    by_number = by_text.copy()
+    by_number.set("this", _marked(exp.Paren(this=number(node)), node))
+    holder = by_text.parent
+    assert holder is not None
+    place = next(n for n, each in enumerate(holder.expressions) if each is by_text)
+    holder.set("expressions", [*holder.expressions[:place], by_number, *holder.expressions[place:]])
