@@ -11,6 +11,7 @@ from sqlglot import exp
 from tidegate.bind import typing
 from tidegate.bind.aggregates import contains_aggregate, is_aggregate, wanted
 from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.scope import WRITTEN
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import refused
 from tidegate.errors import Span, make
@@ -18,6 +19,7 @@ from tidegate.kernels.specs import Call, WindowSpec
 from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, render, span_of
+from tidegate.sql.event_views import TAKEN
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _at(name: str, node: exp.Expr) -> exp.Column:
 
 
 def _not_grouped(node: exp.Column) -> Exception:
-    name = node.name
+    name = node.meta.get(WRITTEN, node.name) if node.name.startswith(TAKEN) else node.name
     return make("NOT_GROUPED", name=name, hint=f"add {name} to GROUP BY, or write MAX({name})", span=span_of(node))
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from tidegate.catalog.bus import EVENTS
 from tidegate.catalog.schema import Column, Schema
-from tidegate.errors import Span, did_you_mean, make
+from tidegate.errors import Span, did_you_mean, make, nearest
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import render, span_of
 from tidegate.sql.event_values import PATH
@@ -164,7 +165,8 @@ def written(tree: exp.Expr) -> str:
     """An expression with its columns as they were written, for messages."""
 
     def swap(node: exp.Expr) -> exp.Expr:
-        return exp.var(node.meta[WRITTEN]) if isinstance(node, exp.Column) and WRITTEN in node.meta else node
+        name = node.meta.get(WRITTEN) or node.meta.get(PATH)
+        return exp.var(name) if isinstance(node, exp.Column) and name else node
 
     return render(tree.copy().transform(swap))
 
@@ -179,6 +181,15 @@ def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:
     if len(parts) > 1 and owner is None:
         hint = f"FROM has {scope.alias}: write {scope.alias}.{parts[-1].name}" if scope.alias else None
         hint = f"FROM has {scope.qualifiers}" if scope.parts else hint
+        hint = f"values of the payload are paths: payload.{name}" if _of_events(scope) else hint
         return make("UNKNOWN_COLUMN", message=f"there is no relation {first} for {name}", hint=hint, span=span)
     known = [each.name for each in owner.fields] if owner is not None else known
-    return make("UNKNOWN_COLUMN", name=name, hint=did_you_mean(parts[-1].name, known, what="columns"), span=span)
+    hint = did_you_mean(parts[-1].name, known, what="columns")
+    if owner is None and _of_events(scope) and not nearest(name, known):
+        hint = f"values of the payload are paths: payload.{name}"
+    return make("UNKNOWN_COLUMN", name=name, hint=hint, span=span)
+
+
+def _of_events(scope: Scope) -> bool:
+    """Whether it has the columns of the event bus."""
+    return {column.name for column in EVENTS.columns} <= {each.name for each in scope.fields}

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.ranking import Columns
-from tidegate.bind.scope import Field, Scope, resolve
+from tidegate.bind.scope import Field, Scope, resolve, written
 from tidegate.errors import Error, make
 from tidegate.plan import Node, Project, Window, kept
 from tidegate.plan.scalar import column_tree
@@ -81,7 +81,7 @@ def _check_time(plan: Node, time: str, call: WindowCall) -> None:
     kind = next(each.type for each in plan.schema if each.name == time)
     if kind in TIMES:
         return
-    shown = call.time.sql(dialect="spark") if call.time is not None else time
+    shown = written(call.time) if call.time is not None else time
     convert = {"string": f"CAST({shown} AS TIMESTAMP)", "bigint": f"timestamp_millis({shown})"}.get(kind)
     hint = "a window needs a TIMESTAMP, TIMESTAMP_NTZ or DATE"
     if convert is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.system import PREFIX, SYSTEM
-from tidegate.errors import Span, did_you_mean, enumerated, make
+from tidegate.errors import Span, did_you_mean, enumerated, make, nearest
 
 
 def _listed(relations: Iterable[Relation]) -> str:
@@ -145,7 +145,8 @@ class Catalog:
 
     def _suggestion(self, name: str) -> str | None:
         known = SYSTEM if name.casefold().startswith(PREFIX) else self.relations
-        return did_you_mean(name, (relation.name for relation in known), what="relations")
+        names = [relation.name for relation in known]
+        return did_you_mean(name, [*names, BUS] if nearest(name, [BUS]) else names, what="relations")
 
 
 def _columns(relation: Relation) -> str:

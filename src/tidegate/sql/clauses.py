@@ -13,13 +13,15 @@ from dataclasses import dataclass, fields, replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tidegate.errors import Span
+from tidegate.errors import Span, nearest
 from tidegate.sql.cursor import Cursor, word
 from tidegate.sql.durations import read_duration
 from tidegate.sql.emit import emit_ahead, read_emit
+from tidegate.sql.spans import mark
 from tidegate.sql.statements import Emit, Name
 
 META = "tidegate_clauses"
+_PGCDC_WINDOWS = ("TUMBLING", "SLIDING", "SESSION")
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,10 @@ def _as_of_step(cursor: Cursor, present: Clauses) -> Clauses:
 
 def _event_time(cursor: Cursor, present: Clauses) -> Clauses:
     cursor._advance(3)
-    path = cursor._parse_column()
+    path = None if clause_ahead(cursor) else cursor._parse_column()
     if path is None:
-        cursor.refuse(f"EVENT TIME BY must be followed by a column or path{cursor.instead()}")
+        hint = "write where events have their time: EVENT TIME BY payload.row.created"
+        cursor.refuse(f"EVENT TIME BY must be followed by a column or path{cursor.instead()}", hint=hint)
     return replace(present, event_time=path)
 
 
@@ -120,12 +123,40 @@ def _pgcdc_window(cursor: Cursor, present: Clauses) -> Clauses:
     start = cursor.start_token()
     kind = word(start).lower()
     cursor._advance(2)
-    size = read_duration(cursor, f"{kind.upper()} WINDOW")
+    size = _length(cursor, f"{kind.upper()} WINDOW")
     slide = None
     if kind == "sliding":
         cursor.expect("SLIDE", after="SLIDING WINDOW size", hint="write SLIDING WINDOW 1h SLIDE 5m")
-        slide = read_duration(cursor, "SLIDE")
+        slide = _length(cursor, "SLIDE")
     return replace(present, window=WindowClause(kind, size, slide, cursor.since(start)))
+
+
+def _length(cursor: Cursor, after: str) -> exp.Expr:
+    """A duration, with its sign: that a negative one is no size is not a matter of syntax."""
+    start = cursor.start_token()
+    if not cursor.take("-"):
+        return read_duration(cursor, after)
+    found = exp.Neg(this=read_duration(cursor, after))
+    span = cursor.since(start)
+    mark(found, span.start, span.end)
+    return found
+
+
+def _unknown_window(cursor: Cursor, present: Clauses) -> Clauses:
+    """`HOPPING WINDOW 5m` can be nothing but a window clause with a word that we do not know."""
+    close = nearest(word(cursor.here), _PGCDC_WINDOWS, limit=1)
+    guess = f"did you mean {close[0]} WINDOW? " if close else ""
+    cursor.refuse(
+        f"there is no {word(cursor.here)} WINDOW",
+        hint=f"{guess}windows are TUMBLING WINDOW 5m, SLIDING WINDOW 1h SLIDE 5m and SESSION WINDOW 30m",
+    )
+
+
+def _without_window(cursor: Cursor, present: Clauses) -> Clauses:
+    """`TUMBLING 5m`"""
+    kind, size = word(cursor.here), cursor.peek(1)
+    assert size is not None
+    cursor.refuse(f"{kind} must be followed by WINDOW, not {size.text}", hint=f"write {kind} WINDOW {size.text}")
 
 
 def _ksql_window(cursor: Cursor, present: Clauses) -> Clauses:
@@ -181,4 +212,8 @@ def _matching(cursor: Cursor) -> tuple[tuple[str, ...], Reader] | None:
     for words, read, duration_follows in _BY_WORDS:
         if cursor.at(*words) and not (duration_follows and word(cursor.peek(len(words) + 1)) == "AS"):
             return words, read
+    if word(cursor.peek(1)) == "WINDOW" and word(cursor.here) and _is_duration_start(cursor.peek(2)):
+        return (word(cursor.here), "WINDOW"), _unknown_window
+    if word(cursor.here) in _PGCDC_WINDOWS and _is_duration_start(cursor.peek(1)):
+        return (word(cursor.here),), _without_window
     return None

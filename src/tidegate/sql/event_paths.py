@@ -97,7 +97,10 @@ def _name_items(select: exp.Select, reads: Reads) -> None:
 
 
 def _named(item: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(item, name, quoted=True)
+    named = exp.alias_(item, name, quoted=True)
+    if (span := span_of(item)) is not None:
+        mark(named, span.start, span.end)
+    return named
 
 
 def _has_path(tree: exp.Expr, reads: Reads) -> bool:

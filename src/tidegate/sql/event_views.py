@@ -98,6 +98,7 @@ def _nest(select: exp.Select) -> None:
             (place if _is_table_call(place) else argument).replace(exp.Subquery(this=inner))
     if said.event_time is not None:
         by = exp.column(EVENT_TIME, quoted=True)
+        by.meta[PATH] = said.event_time.meta.get(PATH) or said.event_time.sql(dialect="spark")
         if (span := span_of(said.event_time)) is not None:
             mark(by, span.start, span.end)
         select.meta[META] = replace(said, event_time=by)

@@ -77,7 +77,8 @@ class Parser(Cursor):
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         """`JOIN b ON ... WITHIN d` or `JOIN b WITHIN d ON ...`: how far before and after is kept in the join's meta."""
         join = super()._parse_join(*args, **kwargs)
-        if join is not None and within_ahead(self):
+        conditioned = join is not None and join.args.get("on") is not None
+        if join is not None and (within_ahead(self) or (conditioned and self.at("WITHIN"))):
             start = self.start_token()
             self._advance()
             join.meta[WITHIN] = self._before_and_after()

@@ -1,0 +1,50 @@
+"""What users read when a view over the event bus cannot be read or bound: the whole text, caret included.
+`events.cases` has one mistake each. `UPDATE_ERRORS=1` writes what is said now: read it as a user would."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plans.workbench import RELATIONS, apply
+from tidegate.bind import Analyzer
+from tidegate.catalog import Catalog
+from tidegate.errors import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = Path(__file__).with_name("events.cases")
+BETWEEN, BEFORE = "\n=====\n", "\n-----\n"
+CASES = [tuple(case.strip("\n").partition(BEFORE)[::2]) for case in FILE.read_text().split(BETWEEN)]
+OTHERS = "CREATE TABLE shops (code BIGINT PRIMARY KEY, opened DATE, name STRING);"
+
+
+@pytest.fixture(scope="module")
+def analyzer(spark: SparkSession) -> Analyzer:
+    from tidegate.spark.analyzer import SparkAnalyzer
+
+    return SparkAnalyzer(spark)
+
+
+@pytest.fixture(scope="module")
+def catalog(analyzer: Analyzer) -> Catalog:
+    return apply(RELATIONS + OTHERS, Catalog(), analyzer)
+
+
+@pytest.mark.parametrize(("sql", "expected"), CASES, ids=[sql.replace("\n", " ")[:80] for sql, _ in CASES])
+def test_text(sql: str, expected: str, catalog: Catalog, analyzer: Analyzer) -> None:
+    said = _said(sql, catalog, analyzer)
+    if os.environ.get("UPDATE_ERRORS"):
+        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + said))
+        expected = said
+    assert said == expected
+
+
+def _said(sql: str, catalog: Catalog, analyzer: Analyzer) -> str:
+    with pytest.raises(Error) as caught:
+        apply(f"CREATE MATERIALIZED VIEW x AS\n{sql}", catalog, analyzer)
+    return str(caught.value)
