@@ -305,6 +305,8 @@ class Database:
             return
         self._closed = True
         self.stop()
+        if self._temporary is not None:
+            self.captures.forget(self.catalog, Catalog())
         self.sinks.close()
         self.results.close()
         self.folder.close()

@@ -126,7 +126,7 @@ class Captures:
 
     def metrics(self) -> dict[str, Mapping[str, float]]:
         """Figures of each capture, by the relations that it feeds."""
-        return {", ".join(names): capture.metrics() for _, capture, _, names in self._running.values()}
+        return {", ".join(names): capture.metrics() for _, capture, _, names in list(self._running.values())}
 
     def forget(self, before: Catalog, after: Catalog) -> None:
         """Removes at the other end what belonged to captures that no longer are."""
@@ -177,11 +177,22 @@ class Captures:
                     told = True
                 taken.stopped.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-            except errors.Error as problem:
-                self.failures[mark] = problem
-                with self._db.log.arrived:
-                    self._db.log.arrived.notify_all()
+            except Exception as problem:
+                self._failed(mark, problem)
                 return
+
+    def _failed(self, mark: str, problem: Exception) -> None:
+        """Whatever it was: a pipeline whose input has stopped must not go on as if nothing more came."""
+        if not isinstance(problem, errors.Error):
+            names = errors.enumerated(self._running[mark][3], "and") if mark in self._running else mark
+            problem = errors.make(
+                "PIPELINE_FAILED",
+                message=f"the capture of {names} failed: {type(problem).__name__}: {problem}",
+                hint="nothing is lost: start again, and report it if it comes again",
+            )
+        self.failures[mark] = problem
+        with self._db.log.arrived:
+            self._db.log.arrived.notify_all()
 
 
 def sessions(catalog: Catalog) -> dict[str, list[Captured]]:

@@ -42,7 +42,10 @@ class PostgresCapture:
         return dict(self._figures)
 
     def forget(self) -> None:
-        """Drops the slot and the publication if they were made here; those of the user stay."""
+        """Drops the slot and the publication if they were made here; those of the user stay. Without a record nothing
+        was made."""
+        if not any(self._context.folder.glob("*.json")):
+            return
         with self._connected() as connection:
             names, record = self._names(connection)
             if names.own_slot or record.facts.slot:
