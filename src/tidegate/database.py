@@ -32,7 +32,7 @@ from tidegate.runtime.reinjection import Reinjection
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.step_log import StepLog
-from tidegate.runtime.subscription import Subscription, changes_of, visible
+from tidegate.runtime.subscription import Subscription, changes_of, inserted, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -246,9 +246,7 @@ class Database:
         last = self.log.last()
         first = None
         if snapshot:
-            rows = content(self, entry.name, last)
-            inserted = rows.append_column("__op", [["+I"] * rows.num_rows]).append_column("__w", [[1] * rows.num_rows])
-            first = visible(inserted, last, upsert=False)
+            first = inserted(content(self, entry.name, last), last)
         after = last if from_step is None else from_step - 1
         return Subscription(self.log, entry.name, after, entry.changes == "upsert", timeout, first, self._alive)
 

@@ -20,10 +20,11 @@ from tidegate.catalog.relation import Relation
 from tidegate.circuit.build import own_rows
 from tidegate.connectors.base import BrokenOff, ReaderGone, Sink, SinkContext
 from tidegate.formats.events import matching
+from tidegate.runtime.arrow_types import arrow_schema
 from tidegate.runtime.folder import Folder
 from tidegate.runtime.sink_definitions import build, patterns_of
 from tidegate.runtime.step_log import StepLog
-from tidegate.runtime.subscription import visible
+from tidegate.runtime.subscription import inserted, visible
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 GRACE_SECONDS = 3.0
@@ -32,13 +33,15 @@ GRACE_SECONDS = 3.0
 
 @dataclass
 class Running:
-    """One sink and how far it is. After a failure it rests until `due`, each time twice as long as before, unless it
-    knows better by itself when to try again and when to give up (`gives_up`)."""
+    """One sink and how far it is. `before`: the columns of what it reads, if that had content before there was the
+    sink, which it has not been given yet. After a failure it rests until `due`, each time twice as long as before,
+    unless it knows better by itself when to try again and when to give up (`gives_up`)."""
 
     sink: Sink
     context: SinkContext
     relation: str
     done: int
+    before: pa.Schema | None = None
     upsert: bool = False
     patterns: tuple[str, ...] = ()
     is_open: bool = False
@@ -64,12 +67,13 @@ class Sinks:
         self.crash: Exception | None = None
 
     def open(self, catalog: Catalog, begun: Mapping[str, int], follow: bool = False) -> None:
-        """Opens the sinks of the catalog that are not open, closes those that are gone, and gives them what they have
-        not seen. `follow`: from now on each takes that by itself."""
+        """Opens the sinks of the catalog that are not open, closes those that are gone or were created anew, and gives
+        them what they have not seen. `follow`: from now on each takes that by itself."""
         wanted = {relation.name: relation for relation in catalog.of_kind("sink")}
         with self._lock:
-            for name in self._running.keys() - wanted.keys():
-                self._end(name)
+            for name, running in list(self._running.items()):
+                if name not in wanted or running.context.owner != self._owner(name, begun.get(name, 0)):
+                    self._end(name)
             for name, relation in wanted.items():
                 if name not in self._running:
                     self._start(relation, catalog, begun.get(name, 0))
@@ -190,6 +194,8 @@ class Sinks:
         folder.mkdir(parents=True, exist_ok=True)
         running = Running(build(relation), self._context(relation, source, folder, begun), source.name, begun)
         running.upsert, running.patterns = source.changes == "upsert", patterns_of(relation)
+        if source.kept and source is not relation and begun > self._log.since(source.name):
+            running.before = arrow_schema(source.columns)
         try:
             self._open(running)
         except OSError as error:
@@ -206,12 +212,17 @@ class Sinks:
             for step, table in self._log.changes(source.name, max(after, begun), self._log.last()):
                 yield step, _wanted(visible(table, step, upsert), patterns)
 
-        return SinkContext(relation.name, folder, f"{self._folder.id}#{relation.name}#{begun}", replay)
+        return SinkContext(relation.name, folder, self._owner(relation.name, begun), replay)
+
+    def _owner(self, name: str, begun: int) -> str:
+        """Tells a sink from all others, also from one of the same name before it."""
+        return f"{self._folder.id}#{name}#{begun}"
 
     def _open(self, running: Running) -> None:
         running.sink.open(running.context)
         last = running.sink.last_step()
-        running.done = running.done if last is None else max(running.done, last)
+        if last is not None:
+            running.done, running.before = max(running.done, last), None
         running.is_open = True
 
     def _attempt(self, name: str, running: Running) -> None:
@@ -265,12 +276,21 @@ class Sinks:
 
     def _catch_up(self, running: Running) -> None:
         last = self._log.last()
+        if running.before is not None:
+            self._begin(running, running.before)
         for step, table in self._log.changes(running.relation, running.done, last):
             changes = _wanted(visible(table, step, running.upsert), running.patterns)
             if changes.num_rows:
                 running.sink.write(step, changes)
             running.done = step
         running.done = last
+
+    def _begin(self, running: Running, schema: pa.Schema) -> None:
+        """What was there before the sink comes first, as rows of the last step before it."""
+        rows = self._log.content(running.relation, schema, running.done)
+        if rows.num_rows:
+            running.sink.write(running.done, inserted(rows, running.done))
+        running.before = None
 
 
 def _wanted(changes: pa.Table, patterns: tuple[str, ...]) -> pa.Table:

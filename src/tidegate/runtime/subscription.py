@@ -73,6 +73,12 @@ def changes_of(table: pa.Table) -> Iterator[Change]:
         yield Change(op, weight, step, dict(zip(names, row, strict=True)))
 
 
+def inserted(rows: pa.Table, step: int) -> pa.Table:
+    """Content as readers see it that begin with it: rows that come in a step."""
+    count = rows.num_rows
+    return visible(rows.append_column(zset.OP, [["+I"] * count]).append_column(zset.WEIGHT, [[1] * count]), step, False)
+
+
 def visible(table: pa.Table, step: int, upsert: bool) -> pa.Table:
     """A logged table as readers see it: op, weight, step, columns; upsert readers get no `-U`."""
     if upsert:
