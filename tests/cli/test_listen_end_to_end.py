@@ -22,7 +22,7 @@ from tests.servers.processes import free_port, wait_until
 from tidegate.cli.listening.config import Config
 from tidegate.cli.listening.declaring import declare
 from tidegate.cli.listening.merging import completed, merged
-from tidegate.cli.listening.run import prepare
+from tidegate.cli.listening.run import catch_up, prepare
 from tidegate.cli.listening.sections import read_config
 from tidegate.cli.listening.statements import definitions
 
@@ -157,6 +157,60 @@ def test_a_wrong_password_is_told_at_once(server: Postgres, prepared: Callable[[
         ' password authentication failed for user "tidegate"\n'
         "  hint: check the user, the password and the name of the database, then start again"
     )
+
+
+def once(folder: Path, spark: SparkSession, adapter: str) -> None:
+    """What `--once` does with an event and one adapter."""
+    text = f"sources: {{webhook: {{port: 0}}}}\nadapters:\n  {adapter}\n"
+    with tidegate.connect(folder / "data", spark=spark) as db:
+        config = completed(merged(read_config(Path("listen.yaml"), text, {}), Config()))
+        declare(db, definitions(config))
+        db.insert("pgcdc_events", [("1", "c", "INSERT", "{}", "s", None, None)])
+        catch_up(db, threading.Event())
+
+
+def test_once_fails_if_an_adapter_cannot_take_everything(tmp_path: Path, spark: SparkSession) -> None:
+    port = free_port()
+    with pytest.raises(tidegate.Error) as failed:
+        once(tmp_path, spark, f"redis: {{url: 'redis://127.0.0.1:{port}/0', stream: s}}")
+    said = str(failed.value)
+    assert said.startswith("PIPELINE_FAILED: sink redis did not take everything: no Redis server answers at 127.0.0.1")
+    assert said.endswith("\n  hint: the same command goes on from there")
+
+
+def test_once_waits_until_a_webhook_is_through_with_its_attempts(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    once(tmp_path, spark, f"webhook: {{url: '{url}', max_retries: 2, backoff: 50ms}}")
+    with tidegate.connect(tmp_path / "data", spark=spark, read_only=True) as db:
+        assert db.query("SELECT sink, status FROM system.dead_letters").rows() == [("webhook_sink", None)]
+    assert "what it refuses is in system.dead_letters" in capsys.readouterr().err
+
+
+def test_who_reads_stdout_may_leave(tmp_path: Path, server: Postgres) -> None:
+    """As in `tidegate listen --stdout | head -1`: it ends, and says nothing of it."""
+    (tmp_path / "listen.yaml").write_text(FILE.replace("metrics_port: 0\n", ""))
+    with open(tmp_path / "err", "w+") as err:
+        process = subprocess.Popen(
+            [str(TIDEGATE), "listen", "--config", "listen.yaml"],
+            stdout=subprocess.PIPE, stderr=err, cwd=tmp_path, env=os.environ | {"DATABASE_URL": server.url()},
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            wait_until(lambda: "Ctrl-C ends it" in (tmp_path / "err").read_text(), "the start", 300)
+            said = (tmp_path / "err").read_text()
+            server.execute("postgres", "INSERT INTO orders VALUES (91, 'east', 1)")
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["channel"] == "pgcdc:orders"
+            process.stdout.close()
+            server.execute("postgres", "INSERT INTO orders VALUES (92, 'east', 1)")
+            assert process.wait(120) == 0
+            assert (tmp_path / "err").read_text() == said
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def test_a_server_that_is_away_is_tried_again(

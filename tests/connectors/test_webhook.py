@@ -364,6 +364,7 @@ def test_a_request_that_fails_too_often_becomes_a_dead_letter(
     sink.write(1, numbered(1, 2))
     assert [request.id[-1] for request in endpoint.requests] == ["0"] * requests + ["1"]
     assert [letter["id"] for letter in dead_letters(tmp_path / "out")] == ["db#out#0#1#0"]
+    assert sink.dead_letters == 1
 
 
 def test_nothing_is_given_up_if_retries_are_unlimited(endpoint: Endpoint, opened: Opened, tmp_path: Path) -> None:

@@ -43,12 +43,13 @@ class Clock:
 
 @dataclass(frozen=True)
 class RowError:
-    """A row that was refused: it goes to `system.errors`."""
+    """A row that was refused: it goes to `system.errors`. `times`: it stands for so many."""
 
     relation: str
     code: str
     message: str
     row: str
+    times: int = 1
 
 
 @dataclass

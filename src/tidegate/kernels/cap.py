@@ -101,4 +101,4 @@ class Cap:
     def _error(self, row: Mapping[str, Any]) -> RowError:
         text = json.dumps({name: plain(row[name]) for name in self.keys}, ensure_ascii=False)
         where = "the window has" if self.window else "there are"
-        return RowError("", "GROUP_CAP", f"{where} {self.most} groups already", text)
+        return RowError("", "GROUP_CAP", f"{where} {self.most} groups already", text, abs(row[WEIGHT]))

@@ -13,7 +13,7 @@ from tidegate.runtime.exposition import Family, Sample, render
 if TYPE_CHECKING:
     from tidegate.database import Database
 
-OVERFLOW, NO_NUMBER = "GROUP_CAP", "TYPE_MISMATCH"
+NO_NUMBER = "TYPE_MISMATCH"
 
 
 class Totals:
@@ -27,6 +27,7 @@ class Totals:
         self.rows_in: Counter[str] = Counter()
         self.rows_out: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self.overflow: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
 
@@ -38,6 +39,7 @@ class Totals:
         self.seconds += self.last_seconds
         self.rows_in.update(header["rows_in"])
         self.events.update(header.get("events", {}))
+        self.overflow.update(header.get("overflow", {}))
         for part in header["parts"]:
             self.rows_out[part["name"]] += part["rows"]
         for name, files in header["blobs"].items():
@@ -53,28 +55,23 @@ def prometheus(db: Database) -> str:
 
 def _views(db: Database) -> Iterator[Family]:
     totals, views = db.totals, [view.name for view in event_views(db.catalog)]
-    sizes = db.engine.state_sizes(db.catalog, db.ledger) if db.running_now else {}
+    groups = db.engine.group_counts(db.catalog, db.ledger) if db.running_now else {}
     emitted = db.results.emitted
-
-    def of(view: str, code: str) -> float:
-        return totals.errors[view, code]
 
     yield _counter(
         "view_windows_emitted", "Windows whose results returned to the bus", "view", views, emitted.__getitem__
     )
     yield _counter("view_events_processed", "Events that a view counted", "view", views, totals.events.__getitem__)
-    yield _gauge(
-        "view_groups", "Groups that a view keeps", [({"view": each}, sizes.get(each, (0,))[0]) for each in views]
-    )
+    yield _gauge("view_groups", "Groups that a view keeps", [({"view": each}, groups.get(each, 0)) for each in views])
     yield _counter(
-        "view_groups_overflow", "Events of groups beyond max_groups", "view", views, lambda view: of(view, OVERFLOW)
+        "view_groups_overflow", "Events of groups beyond max_groups", "view", views, totals.overflow.__getitem__
     )
     yield _counter(
         "view_type_errors",
         "Values that were to be numbers and are none",
         "view",
         views,
-        lambda view: of(view, NO_NUMBER),
+        lambda view: totals.errors[view, NO_NUMBER],
     )
 
 
@@ -110,7 +107,7 @@ def _inputs(db: Database) -> Iterator[Family]:
     for figure, samples in sorted(figures.items()):
         kind = figure.removesuffix("_total")
         if figure.endswith("_total"):
-            yield Family(f"tidegate_capture_{figure}", "counter", f"{_words(kind)} of a capture", samples)
+            yield Family(f"tidegate_capture_{figure}", "counter", f"{_words(kind)} by a capture", samples)
         else:
             yield _gauge(f"capture_{figure}", f"{_words(kind)} of a capture", samples)
 
@@ -121,6 +118,8 @@ def _outputs(db: Database) -> Iterator[Family]:
     yield _counter("rows_out", "Changes that left a relation", "relation", known, totals.rows_out.__getitem__)
     behind = db.sinks.behind()
     yield _gauge("sink_lag_steps", "Steps that a sink has not applied", [({"sink": s}, n) for s, n in behind.items()])
+    buried = db.sinks.dead_letters()
+    yield _counter("sink_dead_letters", "Requests put aside", "sink", list(buried), buried.__getitem__)
     yield _gauge(
         "sink_failing",
         "1 for a sink that cannot deliver, and is tried again",

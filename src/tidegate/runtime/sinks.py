@@ -162,6 +162,12 @@ class Sinks:
         with self._lock:
             return min((running.done for running in self._running.values()), default=None)
 
+    def dead_letters(self) -> dict[str, int]:
+        """What sinks that put aside what they cannot deliver have put aside since the start."""
+        with self._lock:
+            found = {name: getattr(running.sink, "dead_letters", None) for name, running in self._running.items()}
+        return {name: count for name, count in found.items() if count is not None}
+
     def retrying(self) -> bool:
         """Whether there is a sink that failed and will be through with it sooner or later."""
         with self._lock:

@@ -144,7 +144,7 @@ class Engine:
     def state_sizes(self, catalog: Catalog, ledger: Ledger) -> dict[str, tuple[int, int, int]]:
         """Rows and bytes of state behind each view, of the ops that it needs, and the rows that they have dropped."""
         built = self.circuit(catalog, ledger)
-        sizes = {op: _total(parts) for op, parts in self.pipeline.state.items()}
+        sizes = {op: _total(dict(parts)) for op, parts in dict(self.pipeline.state).items()}
         needed = {output.relation: circuit.ops_behind(built, output) for output in built.outputs}
         dropped = self._log.header(self._log.last()).get("dropped", {})
         return {
@@ -154,6 +154,14 @@ class Engine:
                 sum(dropped.get(op, 0) for op in ops),
             )
             for relation, ops in needed.items()
+        }
+
+    def group_counts(self, catalog: Catalog, ledger: Ledger) -> dict[str, int]:
+        """How many groups are kept behind each view."""
+        built, counts = self.circuit(catalog, ledger), self._log.header(self._log.last()).get("groups", {})
+        return {
+            output.relation: sum(counts.get(op, 0) for op in circuit.ops_behind(built, output))
+            for output in built.outputs
         }
 
     def maintain(self, catalog: Catalog, keep: int, sinks: Sinks) -> None:

@@ -90,6 +90,7 @@ class LevelRunner:
                 name, blob = block.payload.split(b"\0", 1)
                 segments.put(name.decode(), blob)
         state = Store(segments)
+        before, overflow = state.groups, 0
         if any(block.tag == blocks.REPLAY for block in found):
             yield from self._replay(address, op, kernel_of(op.kernel).content(state))
         if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in found):
@@ -102,12 +103,17 @@ class LevelRunner:
             delta = kernel_of(op.kernel).step(content, past, state, state.fresh)
             state.commit()
             yield from self._emit(address, op, delta, past)
+            overflow = _overflow(delta)
             state = Store(segments)
         delta = kernel_of(op.kernel).step(_inputs(op, found), clock, state, state.fresh)
         state.commit()
         yield from self._emit(address, op, delta, clock)
-        place = {address: {str(bucket): [*state.stats(), delta.dropped]}}
-        stats: dict[str, Any] = {"state": place, "wake": {address: {str(bucket): delta.wake_us}}}
+        stats: dict[str, Any] = {
+            "state": {address: {str(bucket): [*state.stats(), delta.dropped]}},
+            "wake": {address: {str(bucket): delta.wake_us}},
+            "groups": {address: state.groups - before},
+            "overflow": dict.fromkeys(_views(op), overflow + _overflow(delta)),
+        }
         yield Block(blocks.STATS, 0, "", json.dumps(stats).encode())
 
     def _emit(self, address: str, op: LevelOp, delta: Delta, clock: Clock) -> Iterator[Block]:
@@ -115,7 +121,7 @@ class LevelRunner:
             refusal = next(refusal for refusal in op.refusals if refusal is not None)
             yield late_block(delta.late, refusal, clock.lines.get(refusal.line))
         if delta.errors:
-            owner = next((refusal for refusal in op.refusals if refusal is not None), None)
+            owner = _owner(op)
             own = "" if owner is None else ", ".join(owner.views) or owner.relation
             refused = [[error.relation or own, error.code, error.message, error.row] for error in delta.errors]
             yield Block(blocks.ERRORS, 0, "", json.dumps(refused).encode())
@@ -137,6 +143,20 @@ class LevelRunner:
             yield output_block(target.address, chosen, self.spill)
         if raw is not None:
             yield Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT])))
+
+
+def _owner(op: LevelOp) -> Refusal | None:
+    return next((refusal for refusal in op.refusals if refusal is not None), None)
+
+
+def _views(op: LevelOp) -> tuple[str, ...]:
+    owner = _owner(op)
+    return () if owner is None else owner.views
+
+
+def _overflow(delta: Delta) -> int:
+    """How many rows were left out because there are enough groups."""
+    return sum(error.times for error in delta.errors if error.code == "GROUP_CAP")
 
 
 def _inputs(op: LevelOp, found: list[Block], prefix: str = "") -> list[pl.DataFrame | None]:

@@ -55,6 +55,7 @@ class Recorder:
         self._schemas = {output.relation: arrow_schema(output.columns) for output in outputs}
         self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
         self._new = generation.new_outputs()
+        self._ops = {op.id for op in generation.wanted.circuit.ops}
         self._sources, self._offsets = generation.wanted.sources, offsets
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
         self._clock, self._keeper = clock, keeper
@@ -91,11 +92,16 @@ class Recorder:
             self.state.setdefault(op, {}).update({bucket: size[:2] for bucket, size in sizes.items()})
             dropped[op] = dropped.get(op, 0) + sum(size[2] for size in sizes.values())
         self._note_wakes(stats["wake"])
+        groups = self._kept_groups(step)
+        for op, change in stats["groups"].items():
+            groups[op] = groups.get(op, 0) + change
         header = {
             "started": started,
             "millis": round((time.time() - started) * 1000, 3),
             "rows_in": stats["rows_in"],
             "events": stats["events"],
+            "overflow": {view: count for view, count in stats["overflow"].items() if count},
+            "groups": {op: count for op, count in groups.items() if count},
             "errors": refused,
             "late": [record for said, rows in late for record in self._late(said, rows)],
             "time": clock.time_us,
@@ -106,6 +112,10 @@ class Recorder:
             "loaded": self._loaded(step),
         }
         return StepRecord(step, header, changes, files)
+
+    def _kept_groups(self, step: int) -> dict[str, int]:
+        """How many groups each op had before this step, without ops that are gone."""
+        return {op: count for op, count in self._log.header(step - 1).get("groups", {}).items() if op in self._ops}
 
     def _shards(self, batch: int) -> dict[str, list[str]]:
         """The partitions of every source that has some."""
@@ -201,19 +211,21 @@ def _by_address(rows: pa.Table) -> dict[str, Payloads]:
     return {address: sorted(items) for address, items in sorted(found.items())}
 
 
+def _sums(parts: list[dict[str, Any]], counter: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.get(counter, {}).items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
 def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Counters of several workers added up; state sizes side by side."""
-    rows: dict[str, int] = {}
     state: dict[str, dict[str, list[int]]] = {}
     wake: dict[str, dict[str, int | None]] = {}
     seen: dict[str, Any] = {}
     shards: dict[str, dict[str, Any]] = {}
-    events: dict[str, int] = {}
     for part in parts:
-        for view, count in part.get("events", {}).items():
-            events[view] = events.get(view, 0) + count
-        for relation, count in part.get("rows_in", {}).items():
-            rows[relation] = rows.get(relation, 0) + count
         for op, sizes in part.get("state", {}).items():
             state.setdefault(op, {}).update(sizes)
         for op, moments in part.get("wake", {}).items():
@@ -224,8 +236,7 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
             known = shards.setdefault(name, {})
             known.update({shard: larger(known.get(shard), value) for shard, value in found.items()})
     return {
-        "rows_in": rows,
-        "events": events,
+        **{counter: _sums(parts, counter) for counter in ("rows_in", "events", "groups", "overflow")},
         "state": state,
         "wake": wake,
         "seen": seen,

@@ -43,7 +43,7 @@ def listen_to(config: Config, found: Sequence[Definition], *, once: bool, as_jso
         with page.about(db), ended_by_signal() as ended:
             if once:
                 with told_when_away():
-                    _catch_up(db, ended)
+                    catch_up(db, ended)
             else:
                 _follow(db, ended, partial(_say, config, folder, page.address, as_json))
 
@@ -88,7 +88,7 @@ def _declare(db: Database, found: Sequence[Definition]) -> None:
         print(note, file=sys.stderr, flush=True)
 
 
-def _catch_up(db: Database, ended: threading.Event) -> None:
+def catch_up(db: Database, ended: threading.Event) -> None:
     """What a sink tries again, and will be through with sooner or later, is waited for."""
     _unless_ended(db.step, db, ended)
     while db.sinks.retrying() and not ended.wait(LOOK_SECONDS):

@@ -43,12 +43,14 @@ class WebhookSink:
     """Posts one request after the other, in order. A request that fails is repeated after a pause, under the same id;
     one that is refused, or fails too often, becomes a dead letter, and the next one follows.
 
-    The sink does not wait itself: `write` fails with the pause that is due, so that nobody else is held up by it.
+    `dead_letters` counts those since the sink was made. The sink does not wait itself: `write` fails with the pause
+    that is due, so that nobody else is held up by it.
     """
 
     spec: SinkSpec
     options: PostOptions
     now: Callable[[], float] = time.monotonic
+    dead_letters: int = field(default=0, init=False)
     _opened: _Opened | None = field(default=None, init=False)
     _trouble: _Trouble | None = field(default=None, init=False)
 
@@ -115,6 +117,7 @@ class WebhookSink:
         trouble.failures, trouble.reason = trouble.failures + 1, outcome.error
         if not outcome.again or trouble.failures > self.options.retries:
             opened.bury(self.spec.name, step, id, outcome, body)
+            self.dead_letters += 1
             self._trouble = None
             return
         pause = max(pause_after(trouble.failures, self.options), outcome.wait)

@@ -71,6 +71,11 @@ class Store:
         self._segments.put(META, encode_layouts(layouts))
         self._layouts = layouts
 
+    @property
+    def groups(self) -> int:
+        """How many groups of a GROUP BY are kept, as last committed."""
+        return self._layouts["groups"].count if "groups" in self._layouts else 0
+
     def stats(self) -> tuple[int, int]:
         """Rows and bytes (as they are in memory) of all tables, as last committed."""
         rows = sum(layout.count for layout in self._layouts.values())
