@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from tidegate.catalog.bus import BUS, EVENTS, RESULTS
-from tidegate.errors import make
+from tidegate.catalog.bus import BUS, EVENTS, RESULTS, TIME
+from tidegate.errors import Span, make
 from tidegate.sql.clauses import META, clauses
 from tidegate.sql.event_joins import Columns, beside_columns
 from tidegate.sql.event_paths import from_tables, is_bus_table, reads_bus, windowed_bus
@@ -75,13 +75,16 @@ def _nest(select: exp.Select) -> None:
     tables = [table for table in from_tables(select) if is_bus_table(table) or windowed_bus(table) is not None]
     said = clauses(select)
     alone = len(list(from_tables(select))) == 1 and not select.args.get("joins")
-    if said.event_time is not None and not (alone and is_bus_table(tables[0])):
+    by_path = said.event_time is not None and is_path(said.event_time)
+    if by_path and not (alone and is_bus_table(tables[0])):
         raise make(
             "NOT_SUPPORTED",
             message="EVENT TIME BY belongs to one relation, and FROM has several",
             hint="read each in a view of its own with EVENT TIME BY, or join by created_at",
             span=said.span("event_time"),
         )
+    if said.window is not None and said.event_time is None and len(tables) > 1:
+        select.meta[META] = replace(said, event_time=_first_time(tables[0], said.window.span))
     paths = _taken_out(select)
     said = clauses(select)
     for table in tables:
@@ -96,12 +99,19 @@ def _nest(select: exp.Select) -> None:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(BUS)))
             place = argument.parent if isinstance(argument.parent, exp.Anonymous) else argument
             (place if _is_table_call(place) else argument).replace(exp.Subquery(this=inner))
-    if said.event_time is not None:
+    if said.event_time is not None and alone:
         by = exp.column(EVENT_TIME, quoted=True)
         by.meta[PATH] = said.event_time.meta.get(PATH) or said.event_time.sql(dialect="spark")
         if (span := span_of(said.event_time)) is not None:
             mark(by, span.start, span.end)
         select.meta[META] = replace(said, event_time=by)
+
+
+def _first_time(table: exp.Table, span: Span) -> exp.Expr:
+    """A window over pairs of events goes by the time of the first of them."""
+    found = exp.column(TIME, table=table.alias_or_name)
+    mark(found, span.start, span.end)
+    return found
 
 
 def _taken_out(select: exp.Select) -> dict[str, exp.Expr]:
