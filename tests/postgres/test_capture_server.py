@@ -12,7 +12,9 @@ import pytest
 from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
 from tests.servers.postgres import PASSWORD, SETTINGS, Postgres, postgres_server
 from tests.servers.processes import free_port, wait_until
+from tidegate.connectors.postgres.lsn import parse_lsn
 from tidegate.connectors.postgres.position import default_name
+from tidegate.connectors.postgres.slot import Slot, Watch
 
 COLUMNS = "id int, n int"
 ANEW = "DROP and CREATE customers again: a table is then read as a whole, events go on from now"
@@ -127,6 +129,37 @@ def test_the_server_is_restarted(tmp_path: Path) -> None:
         log.stopped.clear()
         capture.catch_up(log)
         assert log.table() == [(2, 2), (3, 3)]
+
+
+def test_only_what_is_on_record_is_confirmed(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
+    """Whenever rows are about to be put on record, the server has not been told to forget them."""
+    log, early = Log(), list[tuple[int, int]]()
+
+    def look() -> None:
+        if log.entries:
+            told, kept = confirmed(postgres, database), parse_lsn(log.position["lsn"])
+            if told > kept:
+                early.append((told, kept))
+
+    log.before = look
+    with following(
+        capture_of(tmp_path, table_of(url, COLUMNS, table="t"), events_of(url, "all", tables="t")), log
+    ) as until:
+        until(lambda: holder(postgres, database) is not None)
+        for number in range(10, 40):
+            postgres.execute(database, f"INSERT INTO t VALUES ({number}, 0)")
+            postgres.execute(database, "UPDATE t SET n = n + 1")
+        until(lambda: log.table() == content(postgres, database))
+        until(lambda: confirmed(postgres, database) >= parse_lsn(log.position["lsn"]))
+    assert len(log.entries) > 5 and not early
+
+
+def confirmed(postgres: Postgres, database: str) -> int:
+    """How far the server was told that everything is taken."""
+    asked = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE database = current_database()"
+    with postgres.connect(database) as connection:
+        row = connection.execute(asked).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def test_a_slot_that_is_dropped_behind_our_back(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
@@ -356,6 +389,17 @@ def test_what_a_slot_holds_back_is_told(
     assert 0 <= figures["slot_lag_bytes"] < figures["slot_retained_bytes"]
 
 
+def test_what_the_server_is_about_to_give_up_is_told(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    watch = Watch(1 << 30, events_of(url, tables="t").options.server)
+    place = events_of(url, tables="t").options.server.place
+    for retained, status in ((10 << 20, "reserved"), (90 << 20, "reserved"), (95 << 20, "unreserved"), (1, "reserved")):
+        watch.look(Slot("ours", 0, 0, None, status, retained, 0, 100 << 20))
+    assert capsys.readouterr().err == (
+        f"slot ours at {place} holds back 90 MB of WAL: the server gives it up at max_slot_wal_keep_size = 100 MB, and"
+        " changes would be lost; let the pipeline catch up, or raise that setting\n"
+    )
+
+
 def test_an_idle_table_holds_no_wal(
     postgres: Postgres, database: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,18 +409,11 @@ def test_an_idle_table_holds_no_wal(
     postgres.execute(database, "CREATE TABLE busy (id int)")
     source, log = events_of(url, tables="t"), Log()
 
-    def confirmed() -> int:
-        with postgres.connect(database) as connection:
-            row = connection.execute(
-                "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE database = current_database()"
-            ).fetchone()
-        return 0 if row is None else int(row[0])
-
     with following(capture_of(tmp_path, source), log) as until:
-        until(lambda: confirmed() > 0)
-        first = confirmed()
+        until(lambda: confirmed(postgres, database) > 0)
+        first = confirmed(postgres, database)
         postgres.execute(database, "INSERT INTO busy SELECT n FROM generate_series(1, 2000) AS n")
-        until(lambda: confirmed() > first + 100_000)
+        until(lambda: confirmed(postgres, database) > first + 100_000)
     assert len(log.entries) == 1
     postgres.execute(database, "INSERT INTO t VALUES (7, 7)")
     assert len(caught_up(tmp_path, log, source).events()) == 1
