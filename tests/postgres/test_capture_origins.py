@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 
 from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
 from tests.servers.postgres import PASSWORD, Postgres
+from tidegate.connectors.postgres.replication import Stream
+from tidegate.connectors.postgres.snapshot import Moment
 
 METERS = """
 CREATE TABLE meters (id int, day date, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
@@ -271,3 +275,17 @@ def test_large_values_are_looked_up_by_keys_of_any_type(
     log = caught_up(tmp_path, Log(), source)
     postgres.execute(database, "UPDATE t SET n = 2")
     assert [row[1:] for row in caught_up(tmp_path, log, source).table()] == [(2, "x" * 5000)]
+
+
+def test_no_patience_of_the_servers_ends_a_long_reading(postgres: Postgres, database: str, values: str) -> None:
+    """While a table is read, the connection that made the slot is idle in a transaction."""
+    postgres.execute(
+        database,
+        f"""ALTER DATABASE {database} SET statement_timeout = '1s';
+        ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'""",
+    )
+    server = events_of(values, tables="t").options.server
+    with contextlib.closing(Moment(server)) as moment, contextlib.closing(Stream(server, "test")) as stream:
+        for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            assert moment._asked(f"SHOW {name}").fetchone() == ("0",)
+            assert stream._asked(f"SHOW {name}", threading.Event()).get_value(0, 0) == b"0"

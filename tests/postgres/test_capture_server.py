@@ -12,6 +12,7 @@ import pytest
 from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
 from tests.servers.postgres import PASSWORD, SETTINGS, Postgres, postgres_server
 from tests.servers.processes import free_port, wait_until
+from tidegate.connectors.postgres import replication
 from tidegate.connectors.postgres.lsn import parse_lsn
 from tidegate.connectors.postgres.position import default_name
 from tidegate.connectors.postgres.slot import Slot, Watch
@@ -450,11 +451,29 @@ def test_what_is_left_when_relations_are_dropped(postgres: Postgres, database: s
     assert there() == ([f"mine_{database}"], ["mine"])
 
 
-def test_it_ends_while_it_waits_for_others(postgres: Postgres, database: str, url: str, tmp_path: Path) -> None:
-    """A slot waits for transactions that are under way."""
-    log = Log()
+def test_it_waits_for_others_and_can_be_ended(
+    postgres: Postgres,
+    database: str,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A slot waits for transactions that are under way, and says so."""
+    monkeypatch.setattr(replication, "_NOTE", 0.1)
+    log, told = Log(), list[str]()
+
+    def said() -> str:
+        told.append(capsys.readouterr().err)
+        return "".join(told)
+
     with postgres.connect(database) as other:
         other.execute("BEGIN; INSERT INTO t VALUES (50, 50)")
         with following(capture_of(tmp_path, events_of(url, tables="t")), log):
-            wait_until(lambda: holder(postgres, database) is not None, "the slot")
+            wait_until(lambda: "waits" in said(), "the note")
         assert log.entries == []
+    assert said() == (
+        f"slot {slot_of(database)} at 127.0.0.1:{postgres.port}/{database} waits for transactions that are open at the"
+        " server to end; they are in SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE backend_xid"
+        " IS NOT NULL\n"
+    )

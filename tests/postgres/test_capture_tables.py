@@ -373,3 +373,20 @@ def test_a_capture_goes_on_where_it_was_while_it_runs(
     postgres.execute(database, "DELETE FROM customers WHERE id = 1")
     with following(capture_of(tmp_path, source), log) as until:
         until(lambda: len(log.table()) == 2)
+
+
+def test_two_keys_never_become_one(postgres: Postgres, database: str, tmp_path: Path) -> None:
+    postgres.execute(
+        database,
+        """CREATE TABLE t (id numeric PRIMARY KEY, v numeric);
+        INSERT INTO t VALUES (1.00, 0.005), (1.001, 2), (1.5000, 3), (123456789.5, 4)""",
+    )
+    source = table_of(postgres.url(database), "id decimal(10,2), v decimal(10,2)", table="t")
+    log = caught_up(tmp_path, Log(), source)
+    assert log.table() == [(Decimal("1.00"), Decimal("0.01")), (Decimal("1.50"), Decimal("3.00"))]
+    assert [said for _, _, said, _ in log.refused()] == [
+        "id: '1.001' is not a DECIMAL(10,2)",
+        "id: '123456789.5' is not a DECIMAL(10,2)",
+    ]
+    postgres.execute(database, "UPDATE t SET id = 1.25 WHERE id = 1.001; DELETE FROM t WHERE id = 123456789.5")
+    assert [str(row[0]) for row in caught_up(tmp_path, log, source).table()] == ["1.00", "1.25", "1.50"]

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,3 +239,27 @@ def test_killed_at_any_moment_no_step_is_lost_or_there_twice(shop: Shop, mode: s
     assert last >= 14
     counted = "SELECT total, count(*), count(DISTINCT item) FROM revenue GROUP BY total ORDER BY total"
     assert shop.rows(counted) == [(step, 500, 500) for step in range(1, last + 1)]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_sinks_that_write_at_the_same_time(shop: Shop, mode: str) -> None:
+    """They begin at once, so the tables are made by whoever comes first, and write into the same one."""
+    problems = list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            sink = shop.opened(KEY if mode == "upsert" else (), owner=f"pipeline {number}", mode=mode)
+            for step in range(1, 21):
+                sink.write(step, one(step, f"item {number}"))
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    steps = [(f"item {number}", step) for number in range(4) for step in (range(1, 21) if mode == "append" else [20])]
+    assert shop.rows() == steps
+    assert shop.rows("SELECT DISTINCT step, COUNT(*) FROM tidegate_steps GROUP BY step") == [(20, 4)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -18,7 +19,11 @@ from tidegate.connectors.postgres.pgoutput import EPOCH_US
 PIECE = 25
 """Where the plugin's message begins in a piece of the log."""
 
-_TICK, _FAREWELL = 0.1, 1.0
+_TICK, _FAREWELL, _NOTE = 0.1, 1.0, 5.0
+_OTHERS = (
+    "waits for transactions that are open at the server to end; they are in SELECT pid, state, xact_start, query FROM"
+    " pg_stat_activity WHERE backend_xid IS NOT NULL"
+)
 _ALIVE: dict[str, Any] = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 _POSITION = Struct(">xq").unpack_from
 _STATUS = Struct(">cqqqqB").pack
@@ -69,7 +74,7 @@ class Stream:
         that are under way."""
         short = " TEMPORARY" if temporary else ""
         command = f'CREATE_REPLICATION_SLOT "{name}"{short} LOGICAL pgoutput EXPORT_SNAPSHOT'
-        found = self._asked(command, stopped)
+        found = self._asked(command, stopped, f"slot {name} at {self._server.place} {_OTHERS}")
         return parse_lsn(found.get_value(0, 1).decode()), found.get_value(0, 2).decode()
 
     def drop_slot(self, name: str, stopped: threading.Event) -> None:
@@ -108,10 +113,14 @@ class Stream:
         except library().Error as failure:
             raise self._ended(str(failure)) from None
 
-    def _asked(self, command: str, stopped: threading.Event) -> Any:
-        """The result of a command. It is given up when the capture shall end."""
+    def _asked(self, command: str, stopped: threading.Event, note: str = "") -> Any:
+        """The result of a command. It is given up when the capture shall end. `note` is told if it takes long."""
         self._libpq.send_query(command.encode())
+        due = time.monotonic() + _NOTE
         while self._libpq.is_busy():
+            if note and time.monotonic() > due:
+                print(note, file=sys.stderr, flush=True)
+                note = ""
             if stopped.is_set():
                 self._libpq.get_cancel().cancel()
                 raise Stopped

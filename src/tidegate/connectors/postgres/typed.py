@@ -18,7 +18,7 @@ def typed(spec: SourceSpec, texts: Sequence[values.Texts]) -> tuple[list[pa.Arra
     """The arrays of the columns, and what is wrong with rows that cannot be of the relation, by their places."""
     arrays, wrong = [], dict[int, str]()
     for column, said in zip(spec.columns, texts, strict=True):
-        converted, faults = values.array(said, arrow_type(column.type))
+        converted, faults = values.array(said, arrow_type(column.type), exact=column.name in spec.key)
         arrays.append(converted)
         for place, text in faults.items():
             wrong.setdefault(place, f"{column.name}: '{text[:SHOWN]}' is not a {column.type.upper()}")

@@ -36,15 +36,16 @@ def convertible(type_: Any) -> bool:
     return not (pa.types.is_nested(type_) or pa.types.is_null(type_))
 
 
-def array(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
-    """An array of the type, and the texts that are no values of it, by place; they are NULL in the array.
+def array(texts: Texts, type_: Any, exact: bool = False) -> tuple[pa.Array, Faults]:
+    """An array of the type, and the texts that are no values of it, by place; they are NULL in the array. `exact`:
+    a number that would have to be rounded is none either, as two keys must not become one.
 
     A column is converted as a whole by Arrow; only where that fails its values are looked at one by one.
     """
     if isinstance(type_, pa.ListType):
         return _lists(texts, type_)
     whole = _at_once(texts, type_)
-    return (whole, {}) if whole is not None else _one_by_one(texts, type_)
+    return (whole, {}) if whole is not None else _one_by_one(texts, type_, exact)
 
 
 def spoken(texts: Texts, oid: int) -> Texts:
@@ -92,8 +93,8 @@ def _at_once(texts: Texts, type_: Any) -> Any:
     return None
 
 
-def _one_by_one(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
-    parse = _parser(type_)
+def _one_by_one(texts: Texts, type_: Any, exact: bool) -> tuple[pa.Array, Faults]:
+    parse = _parser(type_, exact)
     values, faults = [], {}
     for place, text in enumerate(texts):
         try:
@@ -104,10 +105,10 @@ def _one_by_one(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
     return pa.array(values, type_), faults
 
 
-def _parser(type_: Any) -> Any:
+def _parser(type_: Any, exact: bool) -> Any:
     types = pa.types
     if types.is_decimal(type_):
-        return lambda text: _decimal(text, type_)
+        return lambda text: _decimal(text, type_, exact)
     if types.is_integer(type_):
         return lambda text: _integer(text, type_.bit_width)
     if types.is_floating(type_):
@@ -131,10 +132,13 @@ def _number(text: str) -> Decimal:
     return number
 
 
-def _decimal(text: str, type_: Any) -> Decimal:
+def _decimal(text: str, type_: Any, exact: bool) -> Decimal:
     """Digits beyond the scale are rounded, as PostgreSQL and Spark do; too many before the point are a misfit."""
-    context = Context(prec=type_.precision, rounding=ROUND_HALF_UP)
-    return _number(text).quantize(Decimal(1).scaleb(-type_.scale), context=context)
+    context, number = Context(prec=type_.precision, rounding=ROUND_HALF_UP), _number(text)
+    rounded = number.quantize(Decimal(1).scaleb(-type_.scale), context=context)
+    if exact and rounded != number:
+        raise ValueError(text)
+    return rounded
 
 
 def _integer(text: str, bits: int) -> int:
