@@ -23,6 +23,8 @@ CREATE MATERIALIZED VIEW capped WITH (max_groups = '2') AS {CAPPED};
 CREATE MATERIALIZED VIEW twin WITH (max_groups = '2') AS {CAPPED};
 CREATE MATERIALIZED VIEW minutes AS SELECT payload.k, COUNT(*) AS n, COUNT(DISTINCT payload.x) AS some
 FROM pgcdc_events WHERE payload.k <> 'a' GROUP BY payload.k TUMBLING WINDOW 1m;
+CREATE MATERIALIZED VIEW visits WITH (max_groups = '3') AS SELECT payload.k, COUNT(*) AS n
+FROM pgcdc_events GROUP BY payload.k SESSION WINDOW 30s;
 """
 
 
@@ -58,24 +60,25 @@ def samples(db: tidegate.Database) -> dict[str, float]:
 
 def of_views(db: tidegate.Database, metric: str) -> dict[str, float]:
     found = samples(db)
-    return {view: found[f'tidegate_view_{metric}{{view="{view}"}}'] for view in ("capped", "twin", "minutes")}
+    names = ("capped", "twin", "minutes", "visits")
+    return {view: found[f'tidegate_view_{metric}{{view="{view}"}}'] for view in names}
 
 
 def test_the_figures_of_views(db: tidegate.Database) -> None:
     """Events count one by one, however many groups and views they are of."""
     rows = [{"k": k, "x": x} for k, x in [("a", 1), ("b", "2"), ("c", 3), ("c", 4), ("d", 5), ("b", "many")]]
     given(db, *rows)
-    assert of_views(db, "events_processed_total") == {"capped": 6, "twin": 6, "minutes": 5}
-    assert of_views(db, "groups_overflow_total") == {"capped": 3, "twin": 3, "minutes": 0}
-    assert of_views(db, "type_errors_total") == {"capped": 1, "twin": 1, "minutes": 0}
-    assert of_views(db, "groups") == {"capped": 2, "twin": 2, "minutes": 3}
-    assert of_views(db, "windows_emitted_total") == {"capped": 1, "twin": 1, "minutes": 0}
-    given(db, {"k": "e", "x": None}, {"k": "a", "x": 1})
-    assert of_views(db, "groups_overflow_total") == {"capped": 4, "twin": 4, "minutes": 0}
-    assert of_views(db, "groups") == {"capped": 2, "twin": 2, "minutes": 4}
+    assert of_views(db, "events_processed_total") == {"capped": 6, "twin": 6, "minutes": 5, "visits": 6}
+    assert of_views(db, "groups_overflow_total") == {"capped": 3, "twin": 3, "minutes": 0, "visits": 1}
+    assert of_views(db, "type_errors_total") == {"capped": 1, "twin": 1, "minutes": 0, "visits": 0}
+    assert of_views(db, "groups") == {"capped": 2, "twin": 2, "minutes": 3, "visits": 3}
+    assert of_views(db, "windows_emitted_total") == {"capped": 1, "twin": 1, "minutes": 0, "visits": 0}
+    given(db, {"k": "e", "x": None}, {"k": "e", "x": 1}, {"k": "a", "x": 1})
+    assert of_views(db, "groups_overflow_total") == {"capped": 5, "twin": 5, "minutes": 0, "visits": 3}
+    assert of_views(db, "groups") == {"capped": 2, "twin": 2, "minutes": 4, "visits": 3}
     db.advance_clock(timedelta(minutes=2))
     db.step()
-    assert of_views(db, "groups") == {"capped": 2, "twin": 2, "minutes": 0}
+    assert of_views(db, "groups") == {"capped": 2, "twin": 2, "minutes": 0, "visits": 0}
     assert of_views(db, "windows_emitted_total")["minutes"] == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -31,10 +32,12 @@ class Room:
         if new.is_empty():
             return net, []
         free = self.most - (self._live(state) - old[KEY].n_unique() + before[KEY].n_unique())
-        keys = new.group_by(KEY, *self.partition).agg(pl.col(TIME).min()).sort(TIME, *self.partition)
+        keys = (
+            new.group_by(KEY, *self.partition).agg(pl.col(TIME).min(), pl.col(WEIGHT).sum()).sort(TIME, *self.partition)
+        )
         refused = keys.slice(max(free, 0))
         left = net.filter(~pl.col(KEY).is_in(refused[KEY].implode()))
-        return left, [self._error(row) for row in refused.select(self.partition).rows(named=True)]
+        return left, [self._error(row) for row in refused.rows(named=True)]
 
     def count(self, old: pl.DataFrame, after: pl.DataFrame, state: State) -> None:
         """Keeps how many keys there are now."""
@@ -50,9 +53,9 @@ class Room:
     def _table(self, state: State) -> Table:
         return state.table("live", {_ALL: pl.Int64(), _LIVE: pl.Int64()}, (_ALL,))
 
-    def _error(self, key: dict[str, object]) -> RowError:
-        text = json.dumps({name: plain(value) for name, value in key.items()}, ensure_ascii=False)
-        return RowError("", "GROUP_CAP", f"there are {self.most} groups already", text)
+    def _error(self, row: dict[str, Any]) -> RowError:
+        text = json.dumps({name: plain(row[name]) for name in self.partition}, ensure_ascii=False)
+        return RowError("", "GROUP_CAP", f"there are {self.most} groups already", text, row[WEIGHT])
 
 
 def _row() -> pl.DataFrame:
