@@ -1,5 +1,5 @@
-"""State in tiny pieces, so that a few rows are enough to merge runs and fold them round and round, and to make hopping
-windows in rounds."""
+"""State in tiny pieces, so that a few rows are enough to merge runs and fold them round and round, to make hopping
+windows in rounds, and to give groups places in an array."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidegate.kernels import hops
+from tidegate.kernels.aggregates import dense
 from tidegate.kernels.state import CACHE, compaction
 
 
@@ -20,5 +21,6 @@ def tiny_chunks() -> Iterator[None]:
         patch.setattr(compaction, "SMALL_RUN", 2)
         patch.setattr(compaction, "LARGEST_RUN", 16)
         patch.setattr(hops, "MANY", 12)
+        patch.setattr(dense, "FEW", 2)
         yield
     CACHE.clear()

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from tests.kernels.test_aggregate import call
 from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
-from tidegate.kernels import aggregates
+from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import INFINITE, Clock
-from tidegate.kernels.specs import AggregateSpec, GatedSpec, GateSpec, WindowedSpec
+from tidegate.kernels.closing import Closing
+from tidegate.kernels.gated import Gated
+from tidegate.kernels.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
 from tidegate.kernels.specs import Test as Below
 from tidegate.kernels.windowed import on_port
 from tidegate.testing.reference import Change, Groups, picked
@@ -58,7 +60,17 @@ def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: b
 
 
 END, START = Below("window_end", "f", inclusive=True), Below("window_start", "f", inclusive=True)
-STRATEGIES = st.sampled_from([(None, 0), (None, 5), (None, 11), (7, 0), (7, 5), (20, 0)])
+STRATEGIES = st.sampled_from(
+    [
+        (None, 0, True),
+        (None, 0, False),
+        (None, 5, False),
+        (None, 11, False),
+        (7, 0, False),
+        (7, 5, False),
+        (20, 0, False),
+    ]
+)
 
 
 @pytest.mark.parametrize("append_only", [True, False])
@@ -74,11 +86,11 @@ STRATEGIES = st.sampled_from([(None, 0), (None, 5), (None, 11), (7, 0), (7, 5), 
 def test_windows_behind_a_gate(
     append_only: bool, window: Any, calls: Any, strategy: Any, delayed: bool, drawn: Any, ends: bool
 ) -> None:
-    every, lateness = strategy
+    every, lateness, once = strategy
     aggregate = AggregateSpec(("k", "window_start", "window_end"), tuple(calls), append_only, scalar=False)
     inner = WindowedSpec(window, aggregate, "f", lateness, delayed)
     columns = (*aggregate.keys, *(made.out for made in calls))
-    spec = GatedSpec(inner, GateSpec(columns, (END,), (), every, delayed))
+    spec = GatedSpec(inner, GateSpec(columns, (END,), (END,) if once else (), every, delayed))
     port = on_port(inner)
     bench = Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
     windows, gate = Windows(inner), Gate(spec.gate)
@@ -95,6 +107,23 @@ def test_windows_behind_a_gate(
         assert not bench.content() - gate.left
         if clock.lines["f"] == INFINITE and not gate.holds():
             assert bench.rows_stored() == 0
+
+
+def test_windows_that_close_once_wait_at_no_gate() -> None:
+    window = WindowSpec("tumble", "ts", Length(micros=10))
+    keys, columns = ("k", "window_start", "window_end"), ("k", "window_start", "window_end", "n")
+
+    def made(calls: tuple[Call, ...], append_only: bool, gate: GateSpec) -> type:
+        inner = WindowedSpec(window, AggregateSpec(keys, calls, append_only, scalar=False), "f")
+        return type(make(GatedSpec(inner, gate)))
+
+    count, low = (Call("count", (), (), "n", "bigint"),), (Call("min", ("v",), ("bigint",), "n", "bigint"),)
+    once = GateSpec(columns, (END,), (END,))
+    assert made(count, False, once) is Closing
+    assert made(low, True, once) is Closing
+    assert made(low, False, once) is Gated, "the values of a minimum are stored apart if they can be taken back"
+    assert made(count, True, GateSpec(columns, (END,), (Below("window_end", "later", inclusive=True),))) is Gated
+    assert made(count, True, GateSpec(columns, (END,), (), every=5)) is Gated
 
 
 GROUPED = {"d": pl.Datetime("us"), "k": pl.String(), "i": pl.Int64(), "n": pl.Int64()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
 from tidegate.kernels.assign import make_assign
+from tidegate.kernels.closing import Closing, closes_once
 from tidegate.kernels.distinct import Distinct
 from tidegate.kernels.during import During
 from tidegate.kernels.gate import Gate
@@ -60,7 +61,7 @@ def make(spec: KernelSpec) -> Kernel:
         case GateSpec():
             return Gate(spec)
         case GatedSpec():
-            return Gated(spec)
+            return Closing(spec) if closes_once(spec) else Gated(spec)
         case JoinSpec():
             return Join(spec)
         case LookupSpec():

@@ -117,9 +117,9 @@ class Table(Protocol):
         """The stored rows whose hash is at least `low` and below `high` (None: no limit)."""
         ...
 
-    def forget_below(self, high: int | None) -> int:
-        """Forgets all rows whose hash is below `high` (None: all), those written in this step so far too, and says how
-        many they are. Costs what is forgotten, not what is stored."""
+    def take_below(self, high: int | None) -> pl.DataFrame:
+        """Forgets all rows whose hash is below `high` (None: all), those written in this step so far too, and gives
+        them. Costs what is forgotten, not what is stored."""
         ...
 
     def write(

@@ -64,7 +64,7 @@ class During(Welcoming):
         if table is None or (low := table.lowest()) is None or low > now:
             return []
         rows = table.between(None, now + 1).with_columns(pl.col(_KEY).alias(HASH)).drop(_KEY)
-        table.forget_below(now + 1)
+        table.take_below(now + 1)
         return [rows]
 
     def _keep(self, rows: pl.DataFrame, name: str, filed: str, state: State) -> None:

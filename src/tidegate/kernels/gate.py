@@ -80,7 +80,7 @@ class Gate:
         near = table.between(None, limit)
         goes = self._due(near, clock, tick)
         if goes.all():
-            table.forget_below(limit)
+            table.take_below(limit)
         else:
             table.write(None, near.filter(goes), -int(goes.sum()))
         return [near.filter(goes).select(*self._columns, WEIGHT)]

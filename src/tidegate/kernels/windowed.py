@@ -44,12 +44,13 @@ class Windowed:
         self.spec = spec
         port = on_port(spec)
         most, edges = spec.aggregate.max_groups, (spec.window.start, spec.window.end)
-        self._port = Partial(Plan(replace(port, keys=(*port.keys, PANE))), None if most is None else EARLIEST)
-        self._plan = Plan(spec.aggregate)
-        self._partial = Partial(self._plan)
         self._grid = Grid(spec.window)
+        least, units = None if most is None else EARLIEST, {} if self._grid.by_month else {PANE: self._grid.unit}
+        self._port = Partial(Plan(replace(port, keys=(*port.keys, PANE))), least, units)
+        self.plan = Plan(spec.aggregate)
+        self._partial = Partial(self.plan)
         self.filing = Filing(self._grid)
-        flat = Partial(Plan(replace(port, keys=())), None if most is None else EARLIEST)
+        flat = Partial(Plan(replace(port, keys=())), least)
         self._hops = Hops(flat, self._grid, port.keys)
         self._cap = None if most is None else Cap(spec.aggregate.keys, most, edges, self.filing.of_window)
 
@@ -81,33 +82,41 @@ class Windowed:
         return replace(delta, dropped=self.forget(clock, state))
 
     def _changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> Delta:
+        groups, errors = self.groups(rows, clock, state)
+        return Delta(None if groups is None else groups.changes(filed=True), errors)
+
+    def groups(self, rows: pl.DataFrame, clock: Clock, state: State) -> tuple[GroupStep | None, list[RowError]]:
+        """The windows that rows are in, one by one for every key, and what was refused."""
         errors: list[RowError] = []
         rows = self._windows(rows, since(clock, self.spec.delayed))
         if self._cap is not None:
             rows, errors = self._cap.admitted(rows, state)
         parts = self._partial.parts(rows)
-        if parts.groups.is_empty():
-            return Delta(errors=errors)
-        return Delta(GroupStep(self._plan, parts, clock, state).changes(filed=True), errors)
+        return (None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state)), errors
 
     def forget(self, clock: Clock, state: State) -> int:
         """Drops the windows that are closed for good; gives the number of groups."""
+        closed = self.taken(clock, state)
+        return 0 if closed is None else closed.height
+
+    def taken(self, clock: Clock, state: State) -> pl.DataFrame | None:
+        """Takes the windows that are closed for good out of the state: what was kept of them."""
         line = self.line(clock.lines)
         if line is None:
-            return 0
+            return None
         limit = None if line == INFINITE else self.filing.limit(int(line) - self.spec.lateness)
-        for number, values in enumerate(self._plan.values):
-            bag = state.stored(table_name(number), value_ident(self._plan, number)) if values.stored else None
+        for number, values in enumerate(self.plan.values):
+            bag = state.stored(table_name(number), value_ident(self.plan, number)) if values.stored else None
             if bag is not None:
-                bag.forget_below(limit)
+                bag.take_below(limit)
         if self._cap is not None:
             self._cap.forget_below(limit, state)
         groups = state.stored("groups", self.spec.aggregate.keys)
-        return 0 if groups is None else groups.forget_below(limit)
+        return None if groups is None else groups.take_below(limit)
 
     def content(self, state: State) -> pl.DataFrame | None:
         """The results of the windows that are kept: of those that are closed for good nothing is known any more."""
-        return groups_content(self._plan, state)
+        return groups_content(self.plan, state)
 
     def line(self, lines: Lines) -> int | str | None:
         """The frontier in microseconds, or INFINITE."""

@@ -41,6 +41,11 @@ class Folder:
         return self.root / "blobs"
 
     @property
+    def exchange(self) -> Path:
+        """Blocks on their way between workers."""
+        return self.root / "exchange"
+
+    @property
     def views(self) -> Path:
         return self.root / "views"
 

@@ -43,7 +43,7 @@ class Totals:
         for part in header["parts"]:
             self.rows_out[part["name"]] += part["rows"]
         for name, files in header["blobs"].items():
-            self.rows_out[name] += sum(rows for _, rows in files)
+            self.rows_out[name] += sum(file[1] for file in files)
         self.late.update(each["view"] or each["relation"] for each in header["late"])
         self.errors.update((each[0], each[1]) for each in header["errors"])
 

@@ -26,18 +26,20 @@ from tidegate.runtime.folder import Folder
 
 INDEX = "relations.json"
 SNAPSHOT_ROWS = 20_000
+FOLDED = 8
+"""How many times the content may be read to find it, before a snapshot is worth it."""
 EMPTY_STEP: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step as it is logged. `changes`: visible columns, `__op`, `__w`; `blobs`: files of insertions, with how many
-    rows each has."""
+    """One step as it is logged. `changes`: visible columns, `__op`, `__w`; `blobs`: files of further changes, each with
+    how many it has and by how many rows the relation grows; without the latter all are insertions."""
 
     step: int
     header: dict[str, Any]
     changes: dict[str, pa.Table]
-    blobs: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    blobs: dict[str, list[list[Any]]] = field(default_factory=dict)
 
 
 class StepLog:
@@ -46,7 +48,7 @@ class StepLog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._headers: dict[int, dict[str, Any]] = {}
-        self._changed: dict[str, tuple[int, int, int]] = {}
+        self._changed: dict[str, tuple[int, int, int, int]] = {}
         self._sizes: dict[Path, int] = {}
         self._lock = threading.RLock()
         self.arrived = threading.Condition()
@@ -154,24 +156,29 @@ class StepLog:
             self._sizes[target] = int(rows[zset.WEIGHT].sum())
 
     def needs_snapshot(self, relation: str) -> bool:
-        """Whether a read of the content has to fold more changes than there are rows, and not just a few."""
+        """Whether a read of the content has to fold many times as many rows as it finds. Of a relation that only grows
+        it never has."""
         with self._lock:
-            changed = self._changed_since_snapshot(relation)
+            changed, net = self._changed_since_snapshot(relation)
             if changed <= SNAPSHOT_ROWS:
                 return False
             _, path = self._snapshot_step(relation, self.last())
-            return changed > (0 if path is None else self._size(path))
+            base = 0 if path is None else self._size(path)
+            return base + changed > FOLDED * max(base + net, SNAPSHOT_ROWS)
 
-    def _changed_since_snapshot(self, relation: str) -> int:
-        """How many changes there are after the newest snapshot. What was counted before is not counted again."""
+    def _changed_since_snapshot(self, relation: str) -> tuple[int, int]:
+        """How many changes there are after the newest snapshot, and how many rows they have brought. What was counted
+        before is not counted again."""
         last = self.last()
-        base, upto, changed = self._changed.get(relation) or (self._snapshot_step(relation, last)[0], 0, 0)
+        start = (self._snapshot_step(relation, last)[0], 0, 0, 0)
+        base, upto, changed, net = self._changed.get(relation) or start
         first = max(base, upto)
         new = range(first + 1, last + 1) if last - first < len(self._headers) else sorted(self._headers)
         headers = (self._headers[step] for step in new if step > first and step in self._headers)
-        changed += sum(rows for header in headers for rows, _ in _counts(header, relation))
-        self._changed[relation] = (base, last, changed)
-        return changed
+        for rows, gained in (counts for header in headers for counts in _counts(header, relation)):
+            changed, net = changed + rows, net + gained
+        self._changed[relation] = (base, last, changed, net)
+        return changed, net
 
     def count(self, relation: str, as_of: int | None = None) -> int:
         """How many rows a relation has, without reading them."""
@@ -191,7 +198,7 @@ class StepLog:
     def _drop(self, step: int) -> None:
         header = self._headers.pop(step)
         for names in header.get("blobs", {}).values():
-            for name, _ in names:
+            for name, *_ in names:
                 (self._folder.blobs / name).unlink(missing_ok=True)
         self._path(step).unlink(missing_ok=True)
 
@@ -207,8 +214,8 @@ class StepLog:
     def _table(self, step: int, header: dict[str, Any], relation: str) -> pa.Table:
         _, parts = container.read(self._path(step), {relation})
         tables = [part.table for part in parts]
-        tables += [_spilled(self._folder.blobs / name) for name, _ in header["blobs"].get(relation, [])]
-        return pa.concat_tables([table.cast(tables[0].schema) for table in tables])
+        tables += [_spilled(self._folder.blobs / name) for name, *_ in header["blobs"].get(relation, [])]
+        return _retractions_first(pa.concat_tables([table.cast(tables[0].schema) for table in tables]))
 
     def _snapshot_step(self, relation: str, end: int) -> tuple[int, Path | None]:
         since = self.since(relation)
@@ -252,7 +259,7 @@ def _net(table: pa.Table) -> int:
 def _counts(header: dict[str, Any], relation: str) -> Iterator[tuple[int, int]]:
     """(changes, rows gained) of a relation in one step."""
     yield from ((part["rows"], part["net"]) for part in header["parts"] if part["name"] == relation)
-    yield from ((rows, rows) for _, rows in header["blobs"].get(relation, []))
+    yield from ((file[1], file[-1]) for file in header["blobs"].get(relation, []))
 
 
 def _row_count(path: Path) -> int:
@@ -267,10 +274,19 @@ def _as_frame(table: pa.Table) -> pl.DataFrame:
 
 
 def _spilled(path: Path) -> pa.Table:
-    """Rows an executor wrote: insertions all, since only append-only relations are logged by name."""
+    """Changes that a worker wrote; without ops all are insertions."""
     rows = pl.read_ipc_stream(path.read_bytes())
-    names = [name for name in rows.columns if name != zset.WEIGHT]
-    return rows.select(*names, pl.lit("+I").alias(zset.OP), zset.WEIGHT).to_arrow()
+    names = [name for name in rows.columns if name not in (zset.OP, zset.WEIGHT)]
+    op = pl.col(zset.OP) if zset.OP in rows.columns else pl.lit("+I").alias(zset.OP)
+    return rows.select(*names, op, zset.WEIGHT).to_arrow()
+
+
+def _retractions_first(changes: pa.Table) -> pa.Table:
+    """As they are in each part."""
+    taken = pc.less(changes.column(zset.WEIGHT), 0)
+    if changes.column(zset.WEIGHT).num_chunks < 2 or not pc.any(taken).as_py():
+        return changes
+    return pa.concat_tables([changes.filter(taken), changes.filter(pc.invert(taken))])
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

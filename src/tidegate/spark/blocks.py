@@ -26,6 +26,7 @@ REPLAYED = "replayed:"
 CONTENT = "content:"
 INLINE = "rows"
 SPILLED = "file"
+LOGGED = "log"
 
 
 class Block(NamedTuple):

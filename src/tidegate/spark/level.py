@@ -18,16 +18,22 @@ from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
+from tidegate.spark.exchange import Exchange, batch
 from tidegate.spark.pack import kernel_of, output_block
 from tidegate.spark.refuse import late_block
 
 
 @dataclass(frozen=True)
 class Direct:
-    """An output that is a plain selection of an op's columns: no need to pass through Spark SQL. (name, column)."""
+    """An output that is a plain selection of an op's columns: no need to pass through Spark SQL. (name, column).
+
+    `key`: the output's key, if all changes of a key come from one bucket and readers see all of it. Then what readers
+    will see of a step follows from each bucket's changes alone, and need not wait for the driver.
+    """
 
     address: str
     columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,8 @@ class MapSegments:
 class LevelRunner:
     """Runs the kernels of one level. Blocks for other levels and for the outputs pass through."""
 
-    def __init__(self, ops: dict[str, LevelOp], clock: ClockSource, spill: str) -> None:
-        self.ops, self.clock, self.spill = ops, clock, spill
+    def __init__(self, ops: dict[str, LevelOp], clock: ClockSource, spill: str, exchange: Exchange) -> None:
+        self.ops, self.clock, self.spill, self.exchange = ops, clock, spill, exchange
 
     def handle(self, state: MapState, key: Any, rows: Iterator[Row]) -> Iterator[Row]:
         """One step of one bucket of one op."""
@@ -78,7 +84,8 @@ class LevelRunner:
         if op is None:
             yield from rows
             return
-        found = [Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows]
+        came = (Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows)
+        found = [self.exchange.received(block) for block in came]
         for block in self._run(MapSegments(state), address, bucket, op, found):
             yield Row(op=block.op, bucket=block.bucket, tag=block.tag, payload=block.payload)
 
@@ -140,9 +147,10 @@ class LevelRunner:
     ) -> Iterator[Block]:
         for target in direct:
             chosen = rows.select([pl.col(source).alias(name) for name, source in target.columns] + [pl.col(WEIGHT)])
-            yield output_block(target.address, chosen, self.spill)
+            # In a generation's first step an output may also take its old content back, which only the driver knows.
+            yield output_block(target.address, chosen, self.spill, target.key if batch() else None)
         if raw is not None:
-            yield Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT])))
+            yield self.exchange.sent(Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT]))))
 
 
 def _owner(op: LevelOp) -> Refusal | None:

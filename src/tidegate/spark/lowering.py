@@ -16,13 +16,27 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tidegate.catalog.schema import Schema
-from tidegate.circuit.model import ORDER, Branch, Circuit, Door, Filter, Guard, Op, Port, Project, Refusal, Seen
+from tidegate.circuit.model import (
+    ORDER,
+    Branch,
+    Circuit,
+    Door,
+    Filter,
+    Guard,
+    Op,
+    Output,
+    Port,
+    Project,
+    Refusal,
+    Seen,
+)
 from tidegate.connectors.base import SHARD
 from tidegate.kernels.api import HASH, SEQ, WEIGHT
-from tidegate.kernels.specs import Test, share_of_cap
+from tidegate.kernels.specs import AggregateSpec, GatedSpec, TableSpec, Test, WindowedSpec, share_of_cap
 from tidegate.spark import blocks, buckets, xxhash64
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.direct import Reading, read_and_pack
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.expressions import inside, literal, quoted
 from tidegate.spark.level import Direct, LevelOp, LevelRunner
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
@@ -56,6 +70,7 @@ class Consumer:
     ordered: bool = False
     refusal: Refusal | None = None
     door: Door | None = None
+    output: Output | None = None
 
     @property
     def guards(self) -> tuple[Test, ...]:
@@ -90,7 +105,8 @@ def consumers(circuit: Circuit) -> tuple[Consumer, ...]:
         for number, port in enumerate(op.ports):
             found += [_port_consumer(branch, op, number, port) for branch in port.branches]
     for output in circuit.outputs:
-        found += [Consumer(branch, blocks.OUTPUT + output.relation, 0, None) for branch in output.branches]
+        address = blocks.OUTPUT + output.relation
+        found += [Consumer(branch, address, 0, None, output=output) for branch in output.branches]
     for number, door in enumerate(circuit.doors):
         found += [Consumer(branch, f"{blocks.DOOR}{number}", 0, None, door=door) for branch in door.branches]
     return tuple(found)
@@ -104,9 +120,17 @@ def _port_consumer(branch: Branch, op: Op, number: int, port: Port) -> Consumer:
 class Lowering:
     """Turns one circuit into frames. `partitions` is the number of shuffle partitions, pinned for the folder."""
 
-    def __init__(self, circuit: Circuit, replays: Replays, partitions: int, clock: ClockSource, spill: str) -> None:
+    def __init__(
+        self,
+        circuit: Circuit,
+        replays: Replays,
+        partitions: int,
+        clock: ClockSource,
+        spill: str,
+        exchange: Exchange,
+    ) -> None:
         self.circuit, self.replays = circuit, replays
-        self.partitions, self.clock, self.spill = partitions, clock, spill
+        self.partitions, self.clock, self.spill, self.exchange = partitions, clock, spill, exchange
         self.consumers = consumers(circuit)
 
     def buckets(self, op: Op) -> tuple[int, ...]:
@@ -142,7 +166,9 @@ class Lowering:
         if any(types[name] not in xxhash64.SUPPORTED for name in used):
             return None
         read = tuple((name, arrow_type(type)) for name, type in types.items() if name in used)
-        return Reading(read, PackConfig(found, False, relation, self.spill, self.clock)) if read else None
+        return (
+            Reading(read, PackConfig(found, False, relation, self.spill, self.exchange, self.clock)) if read else None
+        )
 
     def pack_files(self, frame: DataFrame, reading: Reading) -> DataFrame:
         """Files, by their names, as the blocks of their rows."""
@@ -167,14 +193,14 @@ class Lowering:
     def level(self, frame: DataFrame, number: int) -> DataFrame:
         """One level of stateful operators, and what Spark SQL has to do with its rows."""
         ops = self.circuit.level(number)
-        runner = LevelRunner({op.id: self._level_op(op) for op in ops}, self.clock, self.spill)
+        runner = LevelRunner({op.id: self._level_op(op) for op in ops}, self.clock, self.spill, self.exchange)
         processor = Level(pickle.dumps(runner))
         after = frame.groupBy("op", "bucket").transformWithState(processor, blocks.SCHEMA, "append", "None")
         producers = self._raw_producers(ops)
         if not producers:
             return after
         wide = wide_schema(producers, ordered=False)
-        config = UnpackConfig(wide.json(), tuple(producers))
+        config = UnpackConfig(wide.json(), tuple(producers), self.exchange)
         unpacked = after.mapInArrow(partial(unpack, config), wide)
         return self._pack(unpacked, {name: name for name in producers}, passthrough=True, ordered=False, source=None)
 
@@ -191,7 +217,7 @@ class Lowering:
         return tuple(consumer for consumer in self.consumers if consumer.branch.producer == producer)
 
     def _level_op(self, op: Op) -> LevelOp:
-        now, later = _routes(self._readers(op.id)), _routes(self.replays.of(op.id))
+        now, later = _routes(self._readers(op.id), op), _routes(self.replays.of(op.id), None)
         columns = tuple(column.name for column in op.columns)
         refusals = tuple(port.refusal for port in op.ports)
         kernel = share_of_cap(op.kernel, len(self.buckets(op)))
@@ -211,7 +237,7 @@ class Lowering:
             self._target(f"t{index}", consumer, _is_content(consumer, prefix))
             for index, (consumer, prefix) in enumerate(chosen)
         )
-        config = PackConfig(targets, passthrough, source, self.spill, self.clock)
+        config = self._config(targets, passthrough, source)
         return wide.mapInArrow(partial(pack, config), blocks.SCHEMA)
 
     def _pack_plain(self, frame: DataFrame, consumer: Consumer, doors: tuple[Consumer, ...], source: str) -> DataFrame:
@@ -227,8 +253,13 @@ class Lowering:
         watches = [self._target("", door) for door in doors]
         for number, at, _ in _seen_columns(doors):
             watches[number] = watches[number].watching(at, f"__seen{number}_{at}")
-        config = PackConfig((*watches, self._target("", consumer)), False, source, self.spill, self.clock)
+        config = PackConfig(
+            (*watches, self._target("", consumer)), False, source, self.spill, self.exchange, self.clock
+        )
         return flat.selectExpr("*", *hashes).mapInArrow(partial(pack, config), blocks.SCHEMA)
+
+    def _config(self, targets: tuple[Target, ...], passthrough: bool, source: str | None) -> PackConfig:
+        return PackConfig(targets, passthrough, source, self.spill, self.exchange, self.clock)
 
     def _chosen(self, prefixes: Mapping[str, str | None]) -> list[tuple[Consumer, str | None]]:
         """The consumers of these producers. Raw and replayed rows of an op are two producers."""
@@ -264,10 +295,27 @@ class Lowering:
         )
 
 
-def _routes(readers: tuple[Consumer, ...]) -> tuple[bool, tuple[Direct, ...]]:
-    """Whether Spark SQL follows for some reader, and the readers that need none."""
-    direct = [_direct(reader) for reader in readers]
-    return any(route is None for route in direct), tuple(route for route in direct if route is not None)
+def _routes(readers: tuple[Consumer, ...], op: Op | None) -> tuple[bool, tuple[Direct, ...]]:
+    """Whether Spark SQL follows for some reader, and the readers that need none; `op`: whose changes they get, unless
+    it is its content."""
+    pairs = [(_direct(reader), reader.output) for reader in readers]
+    found = tuple(
+        replace(route, key=None if op is None or output is None else _settled(route, output, op))
+        for route, output in pairs
+        if route is not None
+    )
+    return len(found) < len(pairs), found
+
+
+def _settled(route: Direct, output: Output, op: Op) -> tuple[str, ...] | None:
+    """The key of an output, if the columns that pick an op's bucket are part of it and seen by readers, and nothing
+    else comes to the output."""
+    if output.key is None or output.hidden or output.mark or output.kind == "append" or len(output.branches) > 1:
+        return None
+    if len(op.ports) > 1 or not isinstance(op.kernel, AggregateSpec | WindowedSpec | GatedSpec | TableSpec):
+        return None
+    known = {source for name, source in route.columns if name in output.key}
+    return output.key if known.issuperset(op.ports[0].key) else None
 
 
 def _direct(consumer: Consumer) -> Direct | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,9 +18,11 @@ from tidegate import kernels
 from tidegate.circuit.model import Refusal
 from tidegate.kernels.api import HASH, WEIGHT, Clock, Grouping, Kernel
 from tidegate.kernels.specs import KernelSpec, Test
+from tidegate.runtime import zset
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.refuse import Stats, Watch, admitted, guarded, judges_by_state
 from tidegate.spark.xxhash64 import hashes as hash_columns
 
@@ -59,12 +61,13 @@ class Target:
 @dataclass(frozen=True)
 class PackConfig:
     """What to pack out of a wide frame. `source` names the connector's relation whose rows are counted, if it is one;
-    `spill` is the folder for large outputs."""
+    `spill` is the folder for large outputs, by `exchange` large blocks go to their op."""
 
     targets: tuple[Target, ...]
     passthrough: bool
     source: str | None
     spill: str
+    exchange: Exchange
     clock: ClockSource
 
 
@@ -122,7 +125,7 @@ def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBat
             else:
                 waiting.setdefault(target, Gathered(target)).add(rows)
     for gathered in waiting.values():
-        yield blocks.to_batch(gathered.blocks())
+        yield blocks.to_batch(config.exchange.sent(block) for block in gathered.blocks())
     if config.source and counted:
         stats.rows_in[config.source] = counted
     if stats:
@@ -138,14 +141,28 @@ def stats_block(stats: dict[str, object]) -> Block:
     return Block(blocks.STATS, 0, "", json.dumps(stats).encode())
 
 
-def output_block(address: str, rows: pl.DataFrame, spill: str) -> Block:
-    """Changes of a logged relation: small ones travel inline, large ones as the name of a file."""
+def output_block(address: str, rows: pl.DataFrame, spill: str, key: Sequence[str] | None = None) -> Block:
+    """Changes of a logged relation: small ones travel inline, large ones as the name of a file. With a `key` that no
+    other block has changes of, the file has them as readers see them."""
+    if key is not None and rows.estimated_size() >= SPILL_BYTES:
+        return _logged(address, zset.changes(rows, (), key, append=False), spill)
     payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
+    told = [_written(payload, spill), rows.height]
+    return Block(address, 0, blocks.SPILLED, json.dumps(told).encode())
+
+
+def _logged(address: str, changes: pl.DataFrame, spill: str) -> Block:
+    told = [_written(codec.encode(changes), spill), changes.height, int(changes[WEIGHT].sum())]
+    return Block(address, 0, blocks.LOGGED, json.dumps(told).encode())
+
+
+def _written(payload: bytes, spill: str) -> str:
+    """The name of a file with these bytes."""
     name = uuid.uuid4().hex
     (Path(spill) / name).write_bytes(payload)
-    return Block(address, 0, blocks.SPILLED, json.dumps([name, rows.height]).encode())
+    return name
 
 
 def _addressed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -243,6 +260,7 @@ class UnpackConfig:
 
     wide: str
     producers: tuple[str, ...]
+    exchange: Exchange
 
 
 def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -254,7 +272,7 @@ def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
         for row in batch.to_pylist():
             block = Block(row["op"], row["bucket"], row["tag"], row["payload"])
             if block.op in config.producers:
-                raw.setdefault(block.op, []).append(codec.decode(block.payload))
+                raw.setdefault(block.op, []).append(codec.decode(config.exchange.received(block).payload))
             else:
                 passing.append(block)
         if passing:

@@ -28,6 +28,7 @@ from tidegate.runtime.folder import Folder
 from tidegate.runtime.insert_log import InsertLog
 from tidegate.runtime.step_log import StepLog
 from tidegate.spark.clock import ClockSource
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.feed import Feed
 from tidegate.spark.frontiers import Frontiers
 from tidegate.spark.generation import (
@@ -352,7 +353,11 @@ class Pipeline:
         self.generations.sweep(generation.number)
         offsets = self.generations.checkpoint(generation.number) / "offsets"
         clock = ClockSource(str(offsets), generation.base_step, json.dumps(generation.start), self.wall)
-        lowering = Lowering(generation.circuit, generation.replays(), self.partitions, clock, str(self.folder.blobs))
+        exchange = Exchange(str(self.folder.exchange))
+        exchange.begin()
+        lowering = Lowering(
+            generation.circuit, generation.replays(), self.partitions, clock, str(self.folder.blobs), exchange
+        )
         keeper = self._keeper = self._kept(generation, wanted)
         frame = self._blocks(generation, wanted, lowering)
         for number in range(1, generation.circuit.depth + 1):
@@ -361,6 +366,7 @@ class Pipeline:
             generation,
             self.log,
             self.folder.blobs,
+            exchange,
             clock,
             keeper,
             lambda batch: self.generations.offsets(generation.number, batch)[1:],

@@ -19,6 +19,7 @@ from tidegate.runtime import zset
 from tidegate.runtime.step_log import StepLog, StepRecord
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
 from tidegate.spark.line_keeper import LineKeeper
@@ -28,7 +29,7 @@ from tidegate.spark.types import arrow_schema
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
 NO_OFFSET = "-"
-Files = dict[str, list[tuple[str, int]]]
+Files = dict[str, list[list[Any]]]
 LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
 
 
@@ -45,6 +46,7 @@ class Recorder:
         generation: Generation,
         log: StepLog,
         spill: Path,
+        exchange: Exchange,
         clock: ClockSource,
         keeper: LineKeeper,
         offsets: Callable[[int], list[str]],
@@ -58,7 +60,7 @@ class Recorder:
         self._ops = {op.id for op in generation.wanted.circuit.ops}
         self._sources, self._offsets = generation.wanted.sources, offsets
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
-        self._clock, self._keeper = clock, keeper
+        self._clock, self._keeper, self._exchange = clock, keeper, exchange
         self.last_batch: int | None = None
         self.batch = -1
         self.state: dict[str, dict[str, list[int]]] = {}
@@ -70,6 +72,7 @@ class Recorder:
         self.batch = batch
         started = time.time()
         rows = frame.toArrow()
+        self._exchange.over(batch)
         step = self._base + batch + 1
         found = _by_address(rows)
         late = [(json.loads(said), codec.decode(payload)) for said, payload in found.pop(blocks.LATE, [])]
@@ -172,11 +175,11 @@ class Recorder:
         files: Files,
     ) -> None:
         append = output.kind == "append" and before is None
-        if append and not output.hidden:
-            names = [json.loads(payload) for tag, payload in payloads if tag == blocks.SPILLED]
-            if names:
-                files[output.relation] = names
-            payloads = [item for item in payloads if item[0] == blocks.INLINE]
+        whole = {blocks.LOGGED, blocks.SPILLED} if append and not output.hidden else {blocks.LOGGED}
+        names = [json.loads(payload) for tag, payload in payloads if tag in whole]
+        if names:
+            files[output.relation] = names
+            payloads = [item for item in payloads if item[0] not in whole]
         frames = [self._decode(*item) for item in payloads]
         hidden = [column.name for column in output.hidden]
         if before is not None:

@@ -6,11 +6,13 @@ sums of doubles travel as limbs: there is a row for each group and place where l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from tidegate.kernels.aggregates import dense
 from tidegate.kernels.aggregates.accumulators import Real
 from tidegate.kernels.aggregates.entries import counting, net
 from tidegate.kernels.aggregates.exact import LIMBS, Reals, split
@@ -33,9 +35,10 @@ class Parts:
 class Partial:
     """The partial aggregation of one GROUP BY."""
 
-    def __init__(self, plan: Plan, least: str | None = None) -> None:
-        """`least` names a further column, of which the smallest value is kept."""
-        self._plan, self._least = plan, [] if least is None else [least]
+    def __init__(self, plan: Plan, least: str | None = None, units: Mapping[str, int] | None = None) -> None:
+        """`least` names a further column, of which the smallest value is kept; `units` says of keys that are times how
+        far apart they are at least."""
+        self._plan, self._least, self._units = plan, [] if least is None else [least], units or {}
         self._keys = [HASH, *plan.spec.keys]
         self._plain = [number for number, slot in enumerate(plan.slots) if slot.values is None]
         reals = {number: plan.slots[number].accumulator for number in self._plain}
@@ -58,7 +61,7 @@ class Partial:
     def parts(self, rows: pl.DataFrame) -> Parts:
         """What rows, or what was combined of them before, bring to each group. Groups are in order of their hash, in
         which they are stored."""
-        sums, *entries = self._frames(rows)
+        sums, *entries = self._ordered(rows) if KIND in rows.columns else self._fresh(rows)
         sums = sums.sort(HASH)
         if not self._places:
             return Parts(sums, {}, entries)
@@ -68,6 +71,21 @@ class Partial:
         return Parts(
             groups, {number: self._real(number, sums, group, groups.height) for number in self._reals}, entries
         )
+
+    def _ordered(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
+        """As `_again`, but what comes from one place has each group once, so there is nothing to add up: to see that
+        takes no more than the order in which groups are wanted anyway."""
+        if self._plan.values:
+            return self._again(rows)
+        ordered = rows.sort(HASH)
+        return [ordered.drop(KIND)] if self._singles(ordered) else self._again(ordered)
+
+    def _singles(self, ordered: pl.DataFrame) -> bool:
+        """Whether no two rows are of one group (and place). Most hashes stand alone: only the others are looked at."""
+        hashes = ordered[HASH].to_numpy()
+        again = np.flatnonzero(hashes[1:] == hashes[:-1])
+        alike = ordered[np.union1d(again, again + 1)].select(*self._keys, *self._places)
+        return alike.is_empty() or not alike.is_duplicated().any()
 
     def _frames(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
         """Sums and the entries of each bag."""
@@ -92,7 +110,11 @@ class Partial:
     def _summed(self, terms: pl.DataFrame) -> pl.DataFrame:
         """Equal keys have equal hashes: grouping by the keys alone is twice as fast."""
         by = [*(self._plan.spec.keys or [HASH]), *self._places]
-        hashes = [] if HASH in by or HASH not in terms.columns else [pl.col(HASH).first()]
+        kept = None if HASH in by or HASH not in terms.columns else HASH
+        found = None if self._least or HASH in by else dense.summed(terms, by, self._units, kept)
+        if found is not None:
+            return found
+        hashes = [] if kept is None else [pl.col(HASH).first()]
         summed = pl.exclude([HASH, *by, *self._least]).sum()
         return terms.group_by(by).agg(*hashes, summed, pl.col(self._least).min())
 

@@ -14,6 +14,11 @@ Entries = Callable[[int], pl.DataFrame]
 """The entries of all groups in the bag of that number."""
 
 
+def no_entries(number: int) -> pl.DataFrame:
+    """Where no results are made of stored values."""
+    raise LookupError(f"the values of bag {number} are not stored")
+
+
 def results(plan: Plan, groups: pl.DataFrame, kept: pl.DataFrame, entries: Entries) -> pl.DataFrame:
     """Keys and results of each group. `groups` and `kept` are aligned; `entries` is asked only where values matter."""
     pairs = zip(plan.functions, plan.uses, strict=True)

@@ -36,7 +36,7 @@ class GroupStep:
         """Writes what is kept and gives the changes of the results, with the hash of their group if `filed`. `beside`
         are further columns of the results, before and after."""
         had, has = self._exists(self._old) & self._stored, self._exists(self._new)
-        self._write()
+        self.store()
         hashes = [self._groups[HASH]] if filed else []
         old, new = self._results(self._old, after=False), self._results(self._new, after=True)
         more = beside or (pl.DataFrame(), pl.DataFrame())
@@ -79,7 +79,8 @@ class GroupStep:
         assert isinstance(bag, StoredBag)
         return bag
 
-    def _write(self) -> None:
+    def store(self) -> None:
+        """Writes what is kept of the groups."""
         rows = self._groups.select(HASH, *self._keys).with_columns(self._new)
         stays = (self._new[WEIGHT] != 0).to_numpy() | self._plan.spec.scalar
         touched = ~self._stored | ~equal(self._old, self._new, self._new.columns)

@@ -146,7 +146,7 @@ def numbers(rows: pl.DataFrame, name: str) -> Ints:
 
 def _forgotten(table: Table, high: int | None) -> int:
     low = table.lowest()
-    return 0 if low is None or (high is not None and low >= high) else table.forget_below(high)
+    return 0 if low is None or (high is not None and low >= high) else table.take_below(high).height
 
 
 def _columns(spec: IntervalSpec, number: int) -> list[str]:

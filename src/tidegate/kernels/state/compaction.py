@@ -56,13 +56,23 @@ class _Compaction:
         return Sorted((*(() if rest is None else self._cut(rest).chunks), *kept))
 
     def add(self, rows: pl.DataFrame) -> None:
+        if self._too_many(self._layout.above + rows.height) and self._outgrown(self._layout.above + rows.height):
+            self._rewrite(rows)
+            return
         self._become(replace(self._layout, runs=(*self._layout.runs, self._run(rows))))
-        while self._layout.above > max(LEAST_ABOVE, self._layout.base.rows // BASE_TO_RUNS):
-            if 2 * self._layout.above >= self._layout.base.rows:
+        while self._too_many(self._layout.above):
+            if self._outgrown(self._layout.above):
                 self._rewrite()
             else:
                 self._fold()
         self._merge_runs()
+
+    def _too_many(self, above: int) -> bool:
+        return above > max(LEAST_ABOVE, self._layout.base.rows // BASE_TO_RUNS)
+
+    def _outgrown(self, above: int) -> bool:
+        """Whether so many rows in runs are much of the table."""
+        return 2 * above >= self._layout.base.rows
 
     def _become(self, layout: Layout) -> None:
         self._table.layout = self._layout = layout
@@ -80,9 +90,9 @@ class _Compaction:
     def _newest(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         return newest(frames, self._table.ident, self._table.within)
 
-    def _rewrite(self) -> None:
-        """Everything becomes base."""
-        rows = self._table.scan()
+    def _rewrite(self, newer: pl.DataFrame | None = None) -> None:
+        """Everything becomes base, with rows that are newer than all that is stored."""
+        rows = self._table.scan(newer)
         self._become(Layout(self._layout.within, self._cut(rows), count=self._layout.count))
 
     def _fold(self) -> None:

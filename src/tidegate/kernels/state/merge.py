@@ -14,6 +14,8 @@ from tidegate.kernels.state.search import Mask
 DEAD = "__dead"
 """Marks a row that says: this identity is no more."""
 
+ROW = "__row"
+
 
 def newest(frames: Sequence[pl.DataFrame], ident: Sequence[str], within: str | None) -> pl.DataFrame:
     """The rows of `frames` (newest frame first) in order of position, one per identity."""
@@ -24,11 +26,18 @@ def newest(frames: Sequence[pl.DataFrame], ident: Sequence[str], within: str | N
     if not again.any():
         return rows
     pairs = np.flatnonzero(again)
-    same = equal(rows[pairs], rows[pairs + 1], ident)
-    if same.all():
+    if equal(rows[pairs], rows[pairs + 1], ident).all():
         return rows.filter(pl.Series(np.concatenate([[True], ~again])))
-    columns = [HASH, *([within] if within else []), *ident]
-    return rows.unique(subset=columns, keep="first", maintain_order=True)
+    # Different identities at one position: of those rows, and no others, each identity's first stays.
+    beside = np.union1d(pairs, pairs + 1)
+    columns = dict.fromkeys([HASH, *([within] if within else []), *ident])
+    firsts = rows[beside].with_row_index(ROW).unique(subset=[*columns], keep="first", maintain_order=True)[ROW]
+    if len(firsts) == len(beside):
+        return rows
+    stays = np.ones(rows.height, dtype=np.bool_)
+    stays[beside] = False
+    stays[beside[firsts.to_numpy()]] = True
+    return rows.filter(pl.Series(stays))
 
 
 def equal(left: pl.DataFrame, right: pl.DataFrame, columns: Sequence[str]) -> Mask:

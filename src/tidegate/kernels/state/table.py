@@ -68,8 +68,10 @@ class RunTable:
         wanted = _distinct(hashes.to_numpy())
         return self._current([self._grouped(rows, run, wanted) for rows, run in self._ages()])
 
-    def scan(self) -> pl.DataFrame:
-        return self._current([self.slice(rows, run, LOWEST, None) for rows, run in self._ages()])
+    def scan(self, newer: pl.DataFrame | None = None) -> pl.DataFrame:
+        """All stored rows, under those of `newer`, which carry marks."""
+        stored = [self.slice(rows, run, LOWEST, None) for rows, run in self._ages()]
+        return self._current(stored if newer is None else [newer, *stored])
 
     @property
     def count(self) -> int:
@@ -88,16 +90,16 @@ class RunTable:
         start, end = _before(low) or LOWEST, _before(high)
         return self._current([self.slice(rows, run, start, end) for rows, run in self._ages()])
 
-    def forget_below(self, high: int | None) -> int:
+    def take_below(self, high: int | None) -> pl.DataFrame:
         """Forgets rows at the commit; what is written after this call stays."""
         floor = _before(high) or HIGHEST
         below = pl.lit(True) if high is None else pl.col(HASH) < high
         stored = [self.slice(rows, run, LOWEST, floor) for rows, run in self._ages()]
-        count = len(self._current([*(rows.filter(below) for rows in reversed(self._writes)), *stored]))
+        taken = self._current([*(rows.filter(below) for rows in reversed(self._writes)), *stored])
         self._writes = [rows for rows in (rows.filter(~below) for rows in self._writes) if len(rows)]
         self._floor = max(floor, self._floor or LOWEST)
-        self._grown -= count
-        return count
+        self._grown -= taken.height
+        return taken
 
     def write(
         self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
