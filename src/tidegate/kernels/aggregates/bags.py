@@ -87,12 +87,11 @@ class StoredBag:
         stored = self._stored(groups)
         untouched = stored.filter(pl.Series(self._touched(stored) < 0)) if stored.height else stored
         changed = self._changed.drop(WEIGHT).with_columns(self._after).select(untouched.columns)
-        mine = pl.Series(np.isin(self._group, groups))
-        return self._shown(pl.concat([changed.filter(mine), untouched]), latest)
+        return self._shown(pl.concat([changed, untouched]), groups, latest)
 
     def past(self, groups: Places) -> pl.DataFrame:
         """All entries of some groups as they were before the step."""
-        return self._shown(self._stored(groups), latest=False)
+        return self._shown(self._stored(groups), groups, latest=False)
 
     def _stored(self, groups: Places) -> pl.DataFrame:
         return self._table.groups(self._groups[groups][HASH])
@@ -100,11 +99,12 @@ class StoredBag:
     def _touched(self, stored: pl.DataFrame) -> Places:
         return numbered(stored, self._changed, self._ident, str(self._values.hash))
 
-    def _shown(self, rows: pl.DataFrame, latest: bool) -> pl.DataFrame:
-        """Entries that are there, with the number of their group (a stored row of another key may share its hash)."""
-        group = pl.Series(GROUP, numbered(rows, self._groups, self._keys), dtype=pl.Int64)
-        shown = rows.select(group, *self._values.args, WEIGHT, *self._arrival(latest))
-        return shown.filter(pl.col(WEIGHT) > 0, pl.col(GROUP) >= 0)
+    def _shown(self, rows: pl.DataFrame, groups: Places, latest: bool) -> pl.DataFrame:
+        """Entries of these groups that are there, with the number of their group: another key may share its hash, of a
+        group that is not asked for or of none."""
+        group = numbered(rows, self._groups, self._keys)
+        shown = rows.select(pl.Series(GROUP, group, dtype=pl.Int64), *self._values.args, WEIGHT, *self._arrival(latest))
+        return shown.filter(pl.col(WEIGHT) > 0, pl.Series(np.isin(group, groups)))
 
     def _versions(self, side: pl.DataFrame, latest: bool) -> pl.DataFrame:
         rows = self._changed.select(self._values.args).with_columns(side)

@@ -77,7 +77,7 @@ class Partial:
         takes no more than the order in which groups are wanted anyway."""
         if self._plan.values:
             return self._again(rows)
-        ordered = rows.sort(HASH)
+        ordered = rows.sort(HASH, maintain_order=True)
         return [ordered.drop(KIND)] if self._singles(ordered) else self._again(ordered)
 
     def _singles(self, ordered: pl.DataFrame) -> bool:
