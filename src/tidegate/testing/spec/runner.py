@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,11 @@ from tidegate.testing.spec.engine import Engine
 from tidegate.testing.spec.law import Broken, Law
 from tidegate.testing.spec.outcome import Outcome, Stop
 from tidegate.testing.statements import note
+
+PLAIN_VIEW = re.compile(
+    r"""^\s*CREATE\s+(OR\s+REPLACE\s+)?(?P<kind>VIEW)\s+(IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w`"]+)""",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 Rows = list[tuple[str, Given]]
 Advances = list[tuple[str, Any]]
@@ -71,6 +77,7 @@ class Runner:
         self.outcome = Outcome(spec, engine, "restarted between steps" if restarts else "")
         self._checks_law = not restarts
         self._left = deque(spec.items)
+        self._followed = {item.view.lower() for item in spec.items if isinstance(item, model.Emits)}
 
     def proceed(self) -> model.Run | None:
         """Does everything up to the next step, which is returned; None at the end."""
@@ -139,10 +146,16 @@ class Runner:
                 check(item, self.outcome)
 
     def _execute(self, text: str) -> list[Any]:
+        text = PLAIN_VIEW.sub(self._maintained, text)
         warnings = list(self.engine.db.sql(text).warnings)
         note(self.oracle, parse(text), self.engine.db.schema, self._without_batch_answer)
         self.law.learn()
         return warnings
+
+    def _maintained(self, begun: re.Match[str]) -> str:
+        """A plain view is maintained only as far as others need it: a spec that says what it emits does."""
+        name = begun["name"].strip('`"').lower()
+        return begun[0].replace(begun["kind"], "MATERIALIZED VIEW") if name in self._followed else begun[0]
 
     def _without_batch_answer(self, view: str) -> str | None:
         """Joins that depend on when rows come have no batch answer; kernels are held against a model of their own."""
