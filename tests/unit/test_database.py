@@ -54,3 +54,11 @@ def test_the_end_of_the_inputs_waits_for_the_step_too(db: tidegate.Database) -> 
     assert db.log.last() == before
     db.step()
     assert db.metrics()["waterlines"] == {"bids.ts": "infinity"}
+
+
+def test_events_may_have_their_documents_as_dicts(db: tidegate.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT payload.row.region FROM pgcdc_events WITH ('emit' = 'none')")
+    as_text = {"channel": "c", "payload": '{"row": {"region": "us"}}'}
+    db.insert("pgcdc_events", [{"channel": "c", "payload": {"row": {"region": "eu"}}}, as_text])
+    db.step()
+    assert sorted(db.query("SELECT * FROM v").rows()) == [("eu",), ("us",)]

@@ -3,6 +3,10 @@ results of views feed it."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 from tidegate.catalog.relation import Relation, TimeNote
 from tidegate.catalog.schema import Column
 
@@ -35,3 +39,19 @@ EVENTS = Relation(
 
 def is_bus(name: str) -> bool:
     return name.casefold() == BUS
+
+
+def documents_as_text(rows: Any) -> Any:
+    """Events given as dicts may have their documents as dicts, too."""
+    if not isinstance(rows, list):
+        return rows
+    return [
+        {name: json.dumps(value) if _is_document(name, value) else value for name, value in row.items()}
+        if isinstance(row, Mapping)
+        else row
+        for row in rows
+    ]
+
+
+def _is_document(name: Any, value: Any) -> bool:
+    return name in ("payload", "transaction") and isinstance(value, dict | list)

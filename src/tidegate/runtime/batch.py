@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog import Catalog
-from tidegate.catalog.bus import BUS
+from tidegate.catalog.bus import BUS, documents_as_text
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.schema import Column, Schema, names
 from tidegate.runtime.insert_log import InsertLog
@@ -33,6 +33,7 @@ class Batch:
     def insert(self, relation: str, rows: Any) -> None:
         """Adds rows: dicts, tuples, Arrow, Polars or pandas."""
         target = self._fed(relation)
+        rows = documents_as_text(rows) if target.name == BUS else rows
         self._parts.append((target.name, coerce(rows, _with_null_keys(target.columns, target.primary_key)), 1))
 
     def delete(self, relation: str, rows: Any) -> None:

@@ -72,6 +72,7 @@ def _check_channels(select: exp.Select) -> None:
 
 def _nest(select: exp.Select) -> None:
     _named_stars(select)
+    _distinct_in_windows(select)
     tables = [table for table in from_tables(select) if is_bus_table(table) or windowed_bus(table) is not None]
     said = clauses(select)
     alone = len(list(from_tables(select))) == 1 and not select.args.get("joins")
@@ -105,6 +106,16 @@ def _nest(select: exp.Select) -> None:
         if (span := span_of(said.event_time)) is not None:
             mark(by, span.start, span.end)
         select.meta[META] = replace(said, event_time=by)
+
+
+def _distinct_in_windows(select: exp.Select) -> None:
+    """DISTINCT over windows: each row once in every window, as GROUP BY says it."""
+    items = [item.unalias() for item in select.expressions]
+    if clauses(select).window is None or not select.args.get("distinct") or select.args.get("group"):
+        return
+    if not any(item.find(exp.AggFunc, exp.Star) for item in items):
+        select.set("distinct", None)
+        select.set("group", exp.Group(expressions=[item.copy() for item in items]))
 
 
 def _first_time(table: exp.Table, span: Span) -> exp.Expr:

@@ -1,8 +1,9 @@
 """How function calls stand in the tree.
 
 A scalar function is an `exp.Anonymous` with the name as written, whatever sqlglot knows about it: Spark evaluates it,
-so nothing may be rewritten on the way. An aggregate is an `exp.AggFunc`: sqlglot's own class for the common ones, an
-`exp.AnonymousAggFunc` for the others. `call` reads all of them the same way.
+so nothing may be rewritten on the way, but for functions that would end a pipeline with the first value they cannot
+take: their twins give NULL, as all others do. An aggregate is an `exp.AggFunc`: sqlglot's own class for the common
+ones, an `exp.AnonymousAggFunc` for the others. `call` reads all of them the same way.
 """
 
 from __future__ import annotations
@@ -101,7 +102,30 @@ def _anonymous(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return lambda args: exp.AnonymousAggFunc(this=name, expressions=args)
 
 
+def _scalar(name: str, *more: exp.Expr) -> Callable[[list[exp.Expr]], exp.Expr]:
+    return lambda args: exp.Anonymous(this=name, expressions=[*args, *(each.copy() for each in more)])
+
+
+_RAISING = [
+    "AES_DECRYPT",
+    "PARSE_JSON",
+    "PARSE_URL",
+    "TO_BINARY",
+    "TO_NUMBER",
+    "URL_DECODE",
+    "VALIDATE_UTF8",
+    "VARIANT_GET",
+]
+GIVE_NULL = {
+    **{name: _scalar(f"try_{name.lower()}") for name in _RAISING},
+    "UNBASE64": _scalar("try_to_binary", exp.Literal.string("base64")),
+}
+"""Functions that raise on a value that they cannot take, with twins that do not."""
+
+TWINS = frozenset(f"try_{name.lower()}" for name in _RAISING)
+
 BUILDERS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
+    **GIVE_NULL,
     **{name: _typed(name, kind) for name, kind in TYPED_AGGREGATES.items()},
     **{name: _anonymous(name) for name in OTHER_AGGREGATES},
 }

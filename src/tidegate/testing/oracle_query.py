@@ -9,6 +9,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from tidegate.sql import call, render
+from tidegate.sql.functions import TWINS
 from tidegate.sql.statements import Query
 from tidegate.sql.window_calls import table_window
 from tidegate.sql.windows import window_function
@@ -42,7 +43,8 @@ def own_text(query: Query) -> str:
     """The text of the SELECT, without the clauses that are ours.
 
     `SELECT a FROM t EMIT CHANGES` -> `SELECT a FROM t`"""
-    if query.select.find(exp.Hint, exp.Version, exp.AtTimeZone) is not None:
+    twins = any(each.name in TWINS for each in query.select.find_all(exp.Anonymous))
+    if twins or query.select.find(exp.Hint, exp.Version, exp.AtTimeZone) is not None:
         return render(query.select.copy().transform(_without_ours))
     if query.allowed_lateness is not None or query.late_data_to is not None:
         return render(query.select)
