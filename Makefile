@@ -30,7 +30,7 @@ demo: setup ## a live pipeline on generated data, under a minute, no services
 	@$(BIN)/tidegate run examples/demo.sql --data $(DEMO) --once --show
 
 test: setup lint fetch ## lint, then every test but the slow ones
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not slow" --durations 30 --durations-min 20
 
 test-all: setup lint fetch ## every test, the slow ones too
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal

@@ -141,6 +141,7 @@ class Stateless:
             "start": {"entry": 0, "tick": 0, "time": 0},
             "parallelism": 2,
             "wall": True,
+            "alone": False,
         }
         columns = (Column("k", "bigint"), Column("v", "double"))
         setting.spark.dataSource.register(Feed)

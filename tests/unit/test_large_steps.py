@@ -61,3 +61,21 @@ def test_large_steps_are_exact_and_leave_nothing_behind(spark: SparkSession, tmp
         second = [change for change in changes if change.step == steps[1]]
         assert Counter(change.op for change in second) == {"-U": GROUPS, "+U": GROUPS}
         assert {change.op for change in second[:GROUPS]} == {"-U"}, "retractions come before insertions"
+
+
+def test_many_late_rows_are_all_on_record(spark: SparkSession, tmp_path: Path) -> None:
+    with tidegate.connect(tmp_path / "late", spark=spark) as db:
+        db.sql("CREATE SOURCE events (k BIGINT, v BIGINT, ts TIMESTAMP LATENESS INTERVAL '0' SECOND)")
+        db.sql("CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM events")
+        db.insert("events", rows(10, 1))
+        db.step()
+        db.insert("events", rows(1, 3_000))
+        db.step()
+        db.insert("events", rows(2, 5))
+        db.step()
+        assert db.query("SELECT * FROM n").rows() == [(1,)]
+        late = "SELECT COUNT(*), COUNT(DISTINCT `row`), MIN(view), MAX(waterline) FROM system.late_rows"
+        assert db.query(late).rows() == [(3_005, 3_005, None, "1970-01-01 00:10:00")]
+        assert db.query("SELECT SUM(late) FROM system.steps").rows() == [(3_005,)]
+        assert db.metrics()["late"] == 3_005
+        assert db.query("SELECT COUNT(*) FROM events").rows() == [(1,)], "what was late never came"

@@ -104,7 +104,7 @@ def _source_rows(db: Database, relation: Relation, schema: pa.Schema, as_of: int
         end = header.get("entry", 0)
         if step <= last and end > first:
             given = [part for _, _, parts in db.inserts.entries(first, end, {relation.name}) for part in parts]
-            late = Counter(each["row"] for each in header["late"] if _at_door(each, relation))
+            late = Counter(each["row"] for each in db.log.late(header) if _at_door(each, relation))
             tables += [_accepted(part.table.cast(schema), late) for part in given]
             first = end
     return pa.concat_tables(tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.catalog import Catalog
-from tidegate.runtime.step_log import StepLog
+from tidegate.runtime.step_log import StepLog, counts, late_count
 
 WINDOW_SECONDS = 10.0
 
@@ -37,7 +37,7 @@ def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
             for view in catalog.of_kind("view")
             if view.materialized
         },
-        "late": sum(len(header["late"]) for _, header in headers),
+        "late": sum(late_count(header) for _, header in headers),
         "errors": sum(len(header["errors"]) for _, header in headers),
         "waterlines": dict(headers[-1][1].get("waterlines", {})) if headers else {},
     }
@@ -59,7 +59,7 @@ def _sum_outputs(headers: list[tuple[int, dict[str, Any]]]) -> dict[str, tuple[i
     """Per relation: rows that left, and what is there now (the sum of weights)."""
     found: dict[str, tuple[int, int]] = {}
     for _, header in headers:
-        for part in header["parts"]:
-            rows, net = found.get(part["name"], (0, 0))
-            found[part["name"]] = (rows + part["rows"], net + part.get("net", 0))
+        for name, rows, net in counts(header):
+            before = found.get(name, (0, 0))
+            found[name] = (before[0] + rows, before[1] + net)
     return found

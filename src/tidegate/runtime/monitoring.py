@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.catalog.bus import BUS
 from tidegate.circuit.build import event_views
 from tidegate.runtime.exposition import Family, Sample, render
+from tidegate.runtime.step_log import counts
 
 if TYPE_CHECKING:
     from tidegate.database import Database
@@ -40,11 +41,12 @@ class Totals:
         self.rows_in.update(header["rows_in"])
         self.events.update(header.get("events", {}))
         self.overflow.update(header.get("overflow", {}))
-        for part in header["parts"]:
-            self.rows_out[part["name"]] += part["rows"]
-        for name, files in header["blobs"].items():
-            self.rows_out[name] += sum(file[1] for file in files)
+        for name, rows, _ in counts(header):
+            self.rows_out[name] += rows
         self.late.update(each["view"] or each["relation"] for each in header["late"])
+        for said in header.get("late_files", ()):
+            owners = said["views"] or [said["relation"]]
+            self.late.update(dict.fromkeys(owners, said["count"] // len(owners)))
         self.errors.update((each[0], each[1]) for each in header["errors"])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.kernels.refusals import plain
 from tidegate.runtime import container, zset
 from tidegate.runtime.container import Part
 from tidegate.runtime.folder import Folder
@@ -78,6 +79,12 @@ class StepLog:
     def headers(self) -> list[tuple[int, dict[str, Any]]]:
         with self._lock:
             return sorted(self._headers.items())
+
+    def late(self, header: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The record of each late row of a step, for each view that refused it."""
+        yield from header["late"]
+        for said in header.get("late_files", ()):
+            yield from late_records(said, pl.read_ipc_stream((self._folder.blobs / said["name"]).read_bytes()))
 
     def write(self, record: StepRecord) -> None:
         """Writes a step durably and wakes whoever waits for it."""
@@ -200,6 +207,8 @@ class StepLog:
         for names in header.get("blobs", {}).values():
             for name, *_ in names:
                 (self._folder.blobs / name).unlink(missing_ok=True)
+        for said in header.get("late_files", ()):
+            (self._folder.blobs / said["name"]).unlink(missing_ok=True)
         self._path(step).unlink(missing_ok=True)
 
     def _forget_snapshots(self, relation: str, limit: int) -> None:
@@ -252,14 +261,40 @@ class StepLog:
         return self._folder.steps / f"{step:012d}"
 
 
+def counts(header: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    """(relation, changes, rows gained) of one step, some relations several times."""
+    yield from ((part["name"], part["rows"], part.get("net", 0)) for part in header["parts"])
+    yield from ((name, file[1], file[-1]) for name, files in header["blobs"].items() for file in files)
+
+
+def late_count(header: Mapping[str, Any]) -> int:
+    """How many records of late rows a step has."""
+    return len(header["late"]) + sum(int(said["count"]) for said in header.get("late_files", ()))
+
+
+def late_records(said: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """One record per late row and view that refused it."""
+    names = [name for name in rows.columns if name != zset.WEIGHT]
+    for row in rows.iter_rows(named=True):
+        text = json.dumps({name: plain(row[name]) for name in names}, ensure_ascii=False)
+        for view in (list(said["views"]) or [None]) * abs(row[zset.WEIGHT]):
+            yield {
+                "relation": said["relation"],
+                "view": view,
+                "op": "+I" if row[zset.WEIGHT] > 0 else "-D",
+                "column": said["column"],
+                "row": text,
+                "waterline": said["waterline"],
+            }
+
+
 def _net(table: pa.Table) -> int:
     return int(pc.sum(table.column(zset.WEIGHT)).as_py() or 0)
 
 
 def _counts(header: dict[str, Any], relation: str) -> Iterator[tuple[int, int]]:
     """(changes, rows gained) of a relation in one step."""
-    yield from ((part["rows"], part["net"]) for part in header["parts"] if part["name"] == relation)
-    yield from ((file[1], file[-1]) for file in header["blobs"].get(relation, []))
+    yield from ((rows, net) for name, rows, net in counts(header) if name == relation)
 
 
 def _row_count(path: Path) -> int:

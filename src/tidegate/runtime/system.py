@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.bus import EVENTS
-from tidegate.runtime.step_log import StepLog
+from tidegate.runtime.step_log import StepLog, counts, late_count
 
 Row = dict[str, Any]
 Sizes = Mapping[str, tuple[int, int, int]]
@@ -56,7 +56,7 @@ class SystemRelations:
             {**late, "step": step, "time": _time(header)}
             for step, header in self._log.headers()
             if step <= end
-            for late in header["late"]
+            for late in self._log.late(header)
         ]
 
     def _steps(self, end: int) -> list[Row]:
@@ -66,8 +66,8 @@ class SystemRelations:
                 "started": _time(header),
                 "millis": round(header["millis"]),
                 "rows_in": sum(header["rows_in"].values()),
-                "rows_out": sum(part["rows"] for part in header["parts"]),
-                "late": len(header["late"]),
+                "rows_out": sum(rows for _, rows, _ in counts(header)),
+                "late": late_count(header),
                 "errors": len(header["errors"]),
             }
             for step, header in self._log.headers()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,19 @@ from tidegate.circuit.model import Output
 from tidegate.connectors.base import Sharded
 from tidegate.kernels.api import Clock
 from tidegate.runtime import zset
-from tidegate.runtime.step_log import StepLog, StepRecord
+from tidegate.runtime.step_log import StepLog, StepRecord, late_records
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
 from tidegate.spark.line_keeper import LineKeeper
-from tidegate.spark.refuse import row_text
 from tidegate.spark.types import arrow_schema
 
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
 NO_OFFSET = "-"
+FEW_LATE = 1_000
 Files = dict[str, list[list[Any]]]
 LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
 
@@ -95,6 +96,11 @@ class Recorder:
             self.state.setdefault(op, {}).update({bucket: size[:2] for bucket, size in sizes.items()})
             dropped[op] = dropped.get(op, 0) + sum(size[2] for size in sizes.values())
         self._note_wakes(stats["wake"])
+        told = [
+            ({**said, "waterline": self._keeper.text(said["line"], said["waterline"])}, rows) for said, rows in late
+        ]
+        few = [(said, rows) for said, rows in told if len(rows) < FEW_LATE]
+        many = [(said, rows) for said, rows in told if len(rows) >= FEW_LATE]
         groups = self._kept_groups(step)
         for op, change in stats["groups"].items():
             groups[op] = groups.get(op, 0) + change
@@ -106,7 +112,8 @@ class Recorder:
             "overflow": {view: count for view, count in stats["overflow"].items() if count},
             "groups": {op: count for op, count in groups.items() if count},
             "errors": refused,
-            "late": [record for said, rows in late for record in self._late(said, rows)],
+            "late": [record for said, rows in few for record in late_records(said, rows)],
+            "late_files": [self._late_file(said, rows) for said, rows in many],
             "time": clock.time_us,
             "frontiers": self._keeper.frontiers.to_json(),
             "waterlines": self._keeper.shown(),
@@ -136,19 +143,12 @@ class Recorder:
         kept = {relation: at for relation, at in before.items() if relation in self._sources}
         return {**kept, **dict.fromkeys(new, step)}
 
-    def _late(self, said: dict[str, Any], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-        """One record per late row and view that refused it."""
-        names = [(name, name) for name in rows.columns if name != zset.WEIGHT]
-        for row in rows.iter_rows(named=True):
-            for view in (said["views"] or [None]) * abs(row[zset.WEIGHT]):
-                yield {
-                    "relation": said["relation"],
-                    "view": view,
-                    "op": "+I" if row[zset.WEIGHT] > 0 else "-D",
-                    "column": said["column"],
-                    "row": row_text(row, names),
-                    "waterline": self._keeper.text(said["line"], said["waterline"]),
-                }
+    def _late_file(self, said: dict[str, Any], rows: pl.DataFrame) -> dict[str, Any]:
+        """Many late rows: they are put on record as they are, and become text when somebody asks for them."""
+        name = uuid.uuid4().hex
+        (self._spill / name).write_bytes(codec.encode(rows))
+        count = int(rows[zset.WEIGHT].abs().sum()) * max(1, len(said["views"]))
+        return {**said, "name": name, "count": count}
 
     def _note_wakes(self, wakes: dict[str, dict[str, int | None]]) -> None:
         for op, buckets in wakes.items():
