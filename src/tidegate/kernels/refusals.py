@@ -30,6 +30,11 @@ def in_order(found: Sequence[tuple[int, RowError]]) -> list[RowError]:
     return [error for _, error in sorted(found, key=lambda item: item[0])]
 
 
+def row_json(row: Mapping[str, Any]) -> str:
+    """A row as JSON."""
+    return json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False)
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: dates and times in ISO form, decimals as text, bytes in hexadecimal."""
     match value:

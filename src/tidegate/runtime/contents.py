@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from tidegate.catalog.schema import Schema
 from tidegate.catalog.system import PREFIX
 from tidegate.circuit.build import uses_bus
 from tidegate.connectors.webhook.letters import dead_letters
-from tidegate.kernels.refusals import plain
+from tidegate.kernels.refusals import row_json
 from tidegate.runtime.arrow_types import arrow_type
 from tidegate.runtime.readiness import check_ready, readiness
 from tidegate.runtime.system import SystemRelations
@@ -120,7 +119,7 @@ def _accepted(rows: pa.Table, late: Counter[str]) -> pa.Table:
         return rows
     kept = []
     for row in rows.to_pylist():
-        text = json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False)
+        text = row_json(row)
         kept.append(late[text] == 0)
         late[text] -= late[text] > 0
     return rows.filter(pa.array(kept))

@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.kernels.refusals import plain
+from tidegate.kernels.refusals import row_json
 from tidegate.runtime import container, zset
 from tidegate.runtime.container import Part
 from tidegate.runtime.folder import Folder
@@ -276,7 +276,7 @@ def late_records(said: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[dict[s
     """One record per late row and view that refused it."""
     names = [name for name in rows.columns if name != zset.WEIGHT]
     for row in rows.iter_rows(named=True):
-        text = json.dumps({name: plain(row[name]) for name in names}, ensure_ascii=False)
+        text = row_json({name: row[name] for name in names})
         for view in (list(said["views"]) or [None]) * abs(row[zset.WEIGHT]):
             yield {
                 "relation": said["relation"],

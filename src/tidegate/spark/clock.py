@@ -28,12 +28,17 @@ class ClockSource:
 
     def now(self) -> Clock:
         """The clock of the step that this task belongs to."""
-        context = TaskContext.get()
-        assert context is not None
-        return self.at(int(context.getLocalProperty("streaming.sql.batchId") or 0))
+        return self.at(batch())
 
     def at(self, batch: int) -> Clock:
         return _clock(self, batch)
+
+
+def batch() -> int:
+    """The micro-batch that this task belongs to."""
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
 @lru_cache(maxsize=8)

@@ -8,9 +8,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import TaskContext
-
 from tidegate.spark.blocks import Block
+from tidegate.spark.clock import batch
 
 LARGE = 256 * 1024
 BY_FILE = "@"
@@ -27,11 +26,10 @@ class Exchange:
         """The block itself if it is small."""
         if len(block.payload) < LARGE:
             return block
-        name = f"{batch()}/{uuid.uuid4().hex}"
-        path = Path(self.folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(block.payload)
-        return block._replace(tag=BY_FILE + block.tag, payload=name.encode())
+        folder = Path(self.folder, str(batch()))
+        folder.mkdir(parents=True, exist_ok=True)
+        name = written(block.payload, folder)
+        return block._replace(tag=BY_FILE + block.tag, payload=f"{folder.name}/{name}".encode())
 
     def received(self, block: Block) -> Block:
         """The block as it was sent."""
@@ -49,8 +47,8 @@ class Exchange:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def batch() -> int:
-    """The micro-batch that this task belongs to."""
-    context = TaskContext.get()
-    assert context is not None
-    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
+def written(payload: bytes, folder: Path) -> str:
+    """The name of a new file in a folder that has these bytes."""
+    name = uuid.uuid4().hex
+    (folder / name).write_bytes(payload)
+    return name

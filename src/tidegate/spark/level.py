@@ -17,8 +17,8 @@ from tidegate.kernels.specs import KernelSpec
 from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
-from tidegate.spark.clock import ClockSource
-from tidegate.spark.exchange import Exchange, batch
+from tidegate.spark.clock import ClockSource, batch
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.pack import kernel_of, output_block
 from tidegate.spark.refuse import late_block
 

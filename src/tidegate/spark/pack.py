@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +21,7 @@ from tidegate.runtime import zset
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
-from tidegate.spark.exchange import Exchange
+from tidegate.spark.exchange import Exchange, written
 from tidegate.spark.refuse import Stats, Watch, admitted, guarded, judges_by_state
 from tidegate.spark.xxhash64 import hashes as hash_columns
 
@@ -149,20 +148,13 @@ def output_block(address: str, rows: pl.DataFrame, spill: str, key: Sequence[str
     payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
-    told = [_written(payload, spill), rows.height]
+    told = [written(payload, Path(spill)), rows.height]
     return Block(address, 0, blocks.SPILLED, json.dumps(told).encode())
 
 
 def _logged(address: str, changes: pl.DataFrame, spill: str) -> Block:
-    told = [_written(codec.encode(changes), spill), changes.height, int(changes[WEIGHT].sum())]
+    told = [written(codec.encode(changes), Path(spill)), changes.height, int(changes[WEIGHT].sum())]
     return Block(address, 0, blocks.LOGGED, json.dumps(told).encode())
-
-
-def _written(payload: bytes, spill: str) -> str:
-    """The name of a file with these bytes."""
-    name = uuid.uuid4().hex
-    (Path(spill) / name).write_bytes(payload)
-    return name
 
 
 def _addressed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

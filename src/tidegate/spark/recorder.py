@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from tidegate.runtime import zset
 from tidegate.runtime.step_log import StepLog, StepRecord, late_records
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
-from tidegate.spark.exchange import Exchange
+from tidegate.spark.exchange import Exchange, written
 from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
 from tidegate.spark.line_keeper import LineKeeper
@@ -145,8 +144,7 @@ class Recorder:
 
     def _late_file(self, said: dict[str, Any], rows: pl.DataFrame) -> dict[str, Any]:
         """Many late rows: they are put on record as they are, and become text when somebody asks for them."""
-        name = uuid.uuid4().hex
-        (self._spill / name).write_bytes(codec.encode(rows))
+        name = written(codec.encode(rows), self._spill)
         count = int(rows[zset.WEIGHT].abs().sum()) * max(1, len(said["views"]))
         return {**said, "name": name, "count": count}
 

@@ -14,7 +14,7 @@ from tidegate.circuit.model import Door, Refusal, Seen
 from tidegate.connectors.base import SHARD
 from tidegate.kernels.api import LATE, NO_TIME, WEIGHT, Bound, Clock, Kernel
 from tidegate.kernels.lines import passes
-from tidegate.kernels.refusals import plain
+from tidegate.kernels.refusals import row_json
 from tidegate.kernels.specs import GatedSpec, KernelSpec, Test, WindowedSpec
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
@@ -164,7 +164,7 @@ def _timeless(rows: pl.DataFrame, refusal: Refusal) -> Block:
 
 def row_text(row: dict[str, Any], columns: Sequence[tuple[str, str]]) -> str:
     """A row as JSON."""
-    return json.dumps({name: plain(row[column]) for name, column in columns}, ensure_ascii=False)
+    return row_json({name: row[column] for name, column in columns})
 
 
 def largest(column: pl.Series, limit: int | None) -> Bound:
