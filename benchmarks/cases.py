@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from run import Figure
 from setting import Setting, seconds_of, throughput
 
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.database import Database
-from tidegate.runtime.insert_log import InsertLog
 from tidegate.spark.feed import Feed
 from tidegate.spark.lowering import wide_schema
+from tidegate.storage.insert_log import InsertLog
 
 SUMS = "SELECT k, SUM(v) AS total, COUNT(*) AS n, AVG(v) AS mean FROM events GROUP BY k"
 

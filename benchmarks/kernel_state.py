@@ -16,9 +16,10 @@ import time
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates, make
-from tidegate.kernels.api import HASH, WEIGHT, Clock
-from tidegate.kernels.specs import AggregateSpec, Call
+from tidegate.kernels.api import Clock
 from tidegate.kernels.state import CACHE, MemorySegments, Store
 
 CHANGED = 1_000

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors, sql
 from tidegate.catalog import Catalog, store
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.catalog.schema import Schema
-from tidegate.connectors.secrets import mask_sql
+from tidegate.core.schema import Schema
+from tidegate.core.secrets import mask_sql
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
 from tidegate.runtime.captures import Captures
-from tidegate.runtime.folder import Folder
-from tidegate.runtime.insert_log import InsertLog
-from tidegate.runtime.ledger import Ledger
 from tidegate.runtime.monitoring import Totals
 from tidegate.runtime.readiness import readiness
 from tidegate.runtime.refreshing import Refresher, load_tables, next_refresh, refresh_table
 from tidegate.runtime.reinjection import Reinjection
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.sinks import Sinks
-from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import Subscription, changes_of, inserted, visible
+from tidegate.storage.folder import Folder
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_log import StepLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -105,7 +105,7 @@ def test_a_folder_of_another_version(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from tidegate.runtime.folder import Folder
+from tidegate.storage.folder import Folder
 
 folder = Folder(Path(sys.argv[1]))
 folder.open()

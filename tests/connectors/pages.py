@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from tidegate.catalog.bus import EVENTS, is_bus
-from tidegate.catalog.schema import Column
 from tidegate.connectors import registry
 from tidegate.connectors.base import Captured, Sink, Source
+from tidegate.core.schema import Column
 from tidegate.sql import parse
 from tidegate.sql import statements as s
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors import registry
 from tidegate.connectors.base import Position, Source, SourceContext
+from tidegate.core.schema import Column, Schema
 
 ITEMS: Schema = (Column("id", "bigint"), Column("name", "string"), Column("price", "double"), Column("ts", "timestamp"))
 

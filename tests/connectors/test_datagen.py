@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.connectors.streams import Run, given, good
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors import registry
 from tidegate.connectors.datagen import source as datagen
 from tidegate.connectors.datagen.options import Plan
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 
 ALL_TYPES: Schema = tuple(

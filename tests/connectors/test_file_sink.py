@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.file import record, rotation
 from tidegate.connectors.file.sink import FileSink
-from tidegate.connectors.options import Bag
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.events import Event, rows_of
-from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.connectors.streams import ITEMS, Run, bad, files, given, good
-from tidegate.catalog.schema import Column
 from tidegate.connectors import registry
+from tidegate.core.schema import Column
 from tidegate.errors import Error, Span
 
 NOON = dt.datetime(2024, 5, 1, 12)

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 import tidegate
 from tests.servers import Broker, Record, kafka_broker
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink import KafkaSink, transactional_name
-from tidegate.connectors.options import Bag
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span
-from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
 Row = tuple[str, int, Any, Any]

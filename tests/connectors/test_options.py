@@ -8,8 +8,8 @@ import pytest
 
 from tests.connectors.streams import ITEMS, given
 from tidegate.connectors import registry
-from tidegate.connectors.options import Bag, options_shown, parse_duration, parse_size
-from tidegate.connectors.secrets import is_secret, mask_sql, masked
+from tidegate.core.options import Bag, options_shown, parse_duration, parse_size
+from tidegate.core.secrets import is_secret, mask_sql, masked
 from tidegate.errors import Error, Span
 
 

@@ -14,14 +14,14 @@ import pytest
 from tests.servers.processes import free_port
 from tests.servers.redis import PASSWORD, Redis, redis_server
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import SinkContext, SinkSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.redis.client import Connection
 from tidegate.connectors.redis.sink import RedisSink
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span
 from tidegate.formats.events import Event, rows_of
-from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
 PAIRS: Schema = (Column("region", "string"), Column("item", "string"))

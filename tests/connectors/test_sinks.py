@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 
 from tests.connectors.streams import Run, files, given, good
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors import registry
 from tidegate.connectors.base import ReaderGone, Sink, SinkContext
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span
 from tidegate.formats.events import Event, rows_of
-from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
 Change = tuple[str, int, int, Any, Any]

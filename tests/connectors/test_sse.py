@@ -21,10 +21,10 @@ from tests.connectors.test_webhook import VIEW, changes, numbered, of_bus
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.base import SinkContext, SinkSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.sse.hub import Behind, Hub, Item, Place
 from tidegate.connectors.sse.sink import SseSink
 from tidegate.connectors.sse.stream import pattern
+from tidegate.core.options import Bag
 from tidegate.errors import Error
 from tidegate.formats.events import Event
 

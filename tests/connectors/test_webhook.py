@@ -23,17 +23,17 @@ import pytest
 from tests.connectors.pages import connectors
 from tests.servers.processes import free_port
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import BrokenOff, SinkContext, SinkSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.webhook.letters import FILE, DeadLetters, Progress, dead_letters
 from tidegate.connectors.webhook.options import PostOptions
 from tidegate.connectors.webhook.posting import pause_after, wait_of
 from tidegate.connectors.webhook.sink import DeliveryError, WebhookSink
 from tidegate.connectors.webhook.source import WebhookSource
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.events import Event, rows_of
-from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
 ROOT = Path(__file__).parents[2]

@@ -19,10 +19,10 @@ from tests.connectors.test_webhook import VIEW, built, of_bus
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS
 from tidegate.connectors.base import CaptureContext, Refused, Rows, SinkContext, SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.webhook.capture import RECENT, WebhookCapture
 from tidegate.connectors.webhook.requests import objects
 from tidegate.connectors.webhook.source import WebhookSource
+from tidegate.core.options import Bag
 from tidegate.errors import Error
 from tidegate.formats.events import Event
 

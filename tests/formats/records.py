@@ -12,11 +12,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from tidegate.catalog.schema import Column, Schema
-from tidegate.connectors.options import Bag
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.formats.base import Decoder, Encoder, Layout
 from tidegate.formats.names import decoder, encoder
-from tidegate.runtime.arrow_types import arrow_type
 
 Record = tuple[bytes | str | None, bytes | str | None]
 

@@ -31,7 +31,7 @@ from tests.formats.records import (
     writing,
 )
 from tests.servers.processes import free_port
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.avro import AvroKeys, AvroWriter, Decoding
 from tidegate.formats.base import Layout

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.formats.records import TRADES, Record, changes, reading, rows, said, writing
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.formats.base import Layout
 from tidegate.formats.changes import Parts, split
 from tidegate.formats.debezium import paired

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from pyspark.sql import SparkSession
 
 from tests.formats.records import EVERYTHING, TRADES, changes, everything, reading, rows, said, same, unrowed, writing
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.errors import Error
 
 NOON = dt.datetime(2024, 5, 1, 12)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.formats.records import TRADES, changes, reading, rows, said, writing
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.errors import Error
 
 WORDS = (Column("word", "string"), Column("n", "int"))

@@ -16,13 +16,13 @@ from tests.kafka.helpers import put, topic
 from tests.servers import Broker
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS
-from tidegate.catalog.schema import Column
 from tidegate.connectors.base import CaptureContext, Captured, Refused, Rows, SourceSpec
 from tidegate.connectors.kafka import capture as capturing
 from tidegate.connectors.kafka.capture import KafkaCapture
 from tidegate.connectors.kafka.records import Reader
 from tidegate.connectors.kafka.source import KafkaSource
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column
 from tidegate.errors import Error
 
 

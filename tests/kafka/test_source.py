@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 import tidegate
 from tests.kafka.helpers import put, rows, told, topic
 from tests.servers import Broker
-from tidegate.catalog.schema import Column
 from tidegate.connectors import registry
 from tidegate.connectors.kafka import jars
 from tidegate.connectors.kafka.client import partitions
 from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.core.schema import Column
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 

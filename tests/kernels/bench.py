@@ -11,11 +11,12 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
+from tests.model.reference import Change, Row, model, picked, plain
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.ir.specs import KernelSpec
 from tidegate.kernels import make
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta
-from tidegate.kernels.specs import KernelSpec
+from tidegate.kernels.api import Clock, Delta
 from tidegate.kernels.state import CACHE, MemorySegments, Store
-from tidegate.testing.reference import Change, Row, model, picked, plain
 
 AS_IT_IS, COLD, AFTER_A_FAILURE = range(3)
 """How a step begins: with the cache of the last one, with none, or after an attempt that was lost."""

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
+from tests.model.reference import Change
+from tidegate.core.polars_types import polars_type
+from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
-from tidegate.kernels.specs import AggregateSpec, Call
-from tidegate.kernels.types import polars_type
-from tidegate.testing.reference import Change
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

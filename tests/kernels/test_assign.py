@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.kernels.test_windows import at, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
-from tidegate.kernels.specs import AssignSpec, Length, WindowSpec
-from tidegate.testing.reference import Change, picked
-from tidegate.testing.reference_time import EPOCH, sessions, windows
+from tests.model.reference import Change, picked
+from tests.model.reference_time import EPOCH, sessions, windows
+from tidegate.ir.specs import AssignSpec, Length, WindowSpec
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

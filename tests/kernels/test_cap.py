@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.kernels.test_windows import CALLS, SCHEMA, at, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.model.reference import Change, Groups, picked
+from tests.model.reference_time import Windows
+from tidegate.ir.specs import AggregateSpec, WindowedSpec, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
 from tidegate.kernels.refusals import plain
-from tidegate.kernels.specs import AggregateSpec, WindowedSpec, WindowSpec
 from tidegate.kernels.windowed import on_port
-from tidegate.testing.reference import Change, Groups, picked
-from tidegate.testing.reference_time import Windows
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

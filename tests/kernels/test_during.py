@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.model.reference import Change
+from tests.model.reference_time import While
+from tidegate.ir.specs import DuringSpec
 from tidegate.kernels.api import Clock
-from tidegate.kernels.specs import DuringSpec
-from tidegate.testing.reference import Change
-from tidegate.testing.reference_time import While
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from tests.kernels.bench import Bench
+from tests.model.reference import Change
+from tidegate.core.polars_types import polars_type
+from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
-from tidegate.kernels.specs import AggregateSpec, Call
 from tidegate.kernels.state import MemorySegments, Store
-from tidegate.kernels.types import polars_type
-from tidegate.testing.reference import Change
 
 ARGUMENTS = {
     "bigint": ["bit_and", "bit_or", "bit_xor"],

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tests.kernels.test_aggregate import call
 from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.model.reference import Change, Groups, picked
+from tests.model.reference_time import EPOCH, Gate, Outcome, Windows
+from tidegate.ir.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
+from tidegate.ir.specs import Test as Below
 from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import INFINITE, Clock
 from tidegate.kernels.closing import Closing
 from tidegate.kernels.gated import Gated
-from tidegate.kernels.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
-from tidegate.kernels.specs import Test as Below
 from tidegate.kernels.windowed import on_port
-from tidegate.testing.reference import Change, Groups, picked
-from tidegate.testing.reference_time import EPOCH, Gate, Outcome, Windows
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

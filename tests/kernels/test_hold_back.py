@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.timed import Timed, clocks, counted, given_changes, moments, quick
-from tidegate.kernels.api import SEQ, WEIGHT
-from tidegate.kernels.specs import HoldBackSpec
-from tidegate.kernels.specs import Test as Below
-from tidegate.testing.reference import picked
-from tidegate.testing.reference_time import EPOCH, Waiting
+from tests.model.reference import picked
+from tests.model.reference_time import EPOCH, Waiting
+from tidegate.core.columns import SEQ, WEIGHT
+from tidegate.ir.specs import HoldBackSpec
+from tidegate.ir.specs import Test as Below
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

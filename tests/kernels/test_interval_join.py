@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from tests.kernels.bench import COLD
 from tests.kernels.timed import Moment, Timed, clocks, counted, given_changes, moments, quick
-from tidegate.kernels.api import INFINITE, LATE, OK, WEIGHT, Clock, Delta
-from tidegate.kernels.join_specs import Comparison, EarlyFire, IntervalSpec, KeyPair, Taken
+from tests.model.reference import Change, Row, plain
+from tests.model.reference_intervals import Intervals
+from tests.model.reference_time import Outcome
+from tidegate.core.columns import WEIGHT
+from tidegate.ir.join_specs import Comparison, EarlyFire, IntervalSpec, KeyPair, Taken
+from tidegate.kernels.api import INFINITE, LATE, OK, Clock, Delta
 from tidegate.kernels.joins import interval_slices
 from tidegate.kernels.state import MemorySegments, Store
-from tidegate.testing.reference import Change, Row, plain
-from tidegate.testing.reference_intervals import Intervals
-from tidegate.testing.reference_time import Outcome
 
 SCHEMA = {"k": pl.Int64(), "t": pl.Int64(), "v": pl.Int64(), "x": pl.Float64()}
 COLUMNS = tuple(SCHEMA)

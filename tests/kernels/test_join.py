@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
 from tests.kernels.timed import quick
+from tests.model.reference import Change, plain
+from tests.model.reference_joins import Joined, holds
+from tidegate.ir.join_specs import Comparison, JoinSpec, KeyPair, Taken
 from tidegate.kernels import make
 from tidegate.kernels.api import Clock
 from tidegate.kernels.frames import normalised
-from tidegate.kernels.join_specs import Comparison, JoinSpec, KeyPair, Taken
 from tidegate.kernels.joins import pairs
 from tidegate.kernels.joins.pairs import kept
 from tidegate.kernels.state import Store
 from tidegate.kernels.state.table import RunTable
 from tidegate.kernels.top_n import ROW_HASH
-from tidegate.testing.reference import Change, plain
-from tidegate.testing.reference_joins import Joined, holds
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks", "small_blocks")
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
-from tidegate.kernels.specs import TableSpec
-from tidegate.kernels.specs import Test as Below
-from tidegate.testing.reference import Row, picked
-from tidegate.testing.reference_time import EPOCH, passing
+from tests.model.reference import Row, picked
+from tests.model.reference_time import EPOCH, passing
+from tidegate.ir.specs import TableSpec
+from tidegate.ir.specs import Test as Below
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.kernels.bench import COLD, Bench
 from tests.kernels.timed import quick
+from tests.model.reference import Change, Row, picked
+from tests.model.reference_joins import LookedUp
+from tidegate.ir.join_specs import Comparison, KeyPair, LookupSpec, Taken
 from tidegate.kernels import make
 from tidegate.kernels.api import Clock
-from tidegate.kernels.join_specs import Comparison, KeyPair, LookupSpec, Taken
 from tidegate.kernels.state import Store
-from tidegate.testing.reference import Change, Row, picked
-from tidegate.testing.reference_joins import LookedUp
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.timed import quick
-from tidegate.kernels import aggregates, make, specs
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock
-from tidegate.kernels.specs import AggregateSpec, Call, DistinctSpec
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.ir import specs
+from tidegate.ir.specs import AggregateSpec, Call, DistinctSpec
+from tidegate.kernels import aggregates, make
+from tidegate.kernels.api import Clock
 from tidegate.kernels.state import CACHE, MemorySegments, Store
 
 SUM = Call("sum", ("x",), ("bigint",), "total", "bigint")

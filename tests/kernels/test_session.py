@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, at
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.model.reference import Change
+from tests.model.reference_time import Gate, SessionWindows
+from tidegate.ir.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
+from tidegate.ir.specs import Test as Below
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE, Clock
-from tidegate.kernels.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
-from tidegate.kernels.specs import Test as Below
 from tidegate.kernels.windowed import on_port
-from tidegate.testing.reference import Change
-from tidegate.testing.reference_time import Gate, SessionWindows
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
-from tidegate.kernels.specs import DistinctSpec, SetOpSpec
+from tidegate.ir.specs import DistinctSpec, SetOpSpec
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, Given, steps
-from tidegate.kernels.specs import TableSpec
-from tidegate.testing.reference import Change, Content, plain
+from tests.model.reference import Change, Content, plain
+from tidegate.ir.specs import TableSpec
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
+from tests.model.reference import Change
+from tidegate.ir.specs import Order, TopNSpec
 from tidegate.kernels import top_n
-from tidegate.kernels.specs import Order, TopNSpec
 from tidegate.kernels.state import MemorySegments, Store
-from tidegate.testing.reference import Change
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -10,12 +10,13 @@ import polars as pl
 import pytest
 
 from tests.kernels.bench import Bench
+from tests.model.reference import Change
+from tidegate.core.columns import WEIGHT
+from tidegate.core.polars_types import polars_type
+from tidegate.ir.specs import AggregateSpec, Call, TableSpec
 from tidegate.kernels import aggregates
-from tidegate.kernels.api import WEIGHT, Clock
-from tidegate.kernels.specs import AggregateSpec, Call, TableSpec
+from tidegate.kernels.api import Clock
 from tidegate.kernels.state import Store
-from tidegate.kernels.types import polars_type
-from tidegate.testing.reference import Change
 
 VALUES: dict[str, list[Any]] = {
     "boolean": [True, False],

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.kernels.bench import Given
 from tests.kernels.test_aggregate import call
 from tests.kernels.timed import Moment, Timed, clocks, given_changes, moments, quick
+from tests.model.reference_time import EPOCH, Windows, micros, windows
+from tidegate.ir.specs import AggregateSpec, Call, Length, WindowedSpec, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE
-from tidegate.kernels.specs import AggregateSpec, Call, Length, WindowedSpec, WindowSpec
 from tidegate.kernels.windowed import on_port
 from tidegate.kernels.windows import Grid, opened
-from tidegate.testing.reference_time import EPOCH, Windows, micros, windows
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tests.kernels.bench import COLD, Bench, Given
+from tests.model.reference import Change, Row, plain
+from tests.model.reference_time import Outcome
+from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.kernels import make
-from tidegate.kernels.api import INFINITE, LATE, NO_TIME, OK, SEQ, WEIGHT, Bound, Clock, Delta
+from tidegate.kernels.api import INFINITE, LATE, NO_TIME, OK, Bound, Clock, Delta
 from tidegate.kernels.state import CACHE, MemorySegments, Store
-from tidegate.testing.reference import Change, Row, plain
-from tidegate.testing.reference_time import Outcome
 
 
 def quick(examples: int) -> Any:

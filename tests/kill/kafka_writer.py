@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Column
 from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.connectors.kafka.transactions import DeliveryError
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column
 
 KEYS = 100
 COLUMNS = (Column("k", "int"), Column("step", "bigint"))

@@ -14,7 +14,7 @@ from tidegate import bind, circuit
 from tidegate.catalog import Catalog
 from tidegate.circuit.model import Circuit, Output
 from tidegate.errors import Error
-from tidegate.kernels.specs import AggregateSpec, TableSpec
+from tidegate.ir.specs import AggregateSpec, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ def test_fingerprints_say_what_changed(base: Catalog, analyzer: bind.Analyzer) -
 def test_ids_are_the_same_in_every_process() -> None:
     """An id names state on disk: it must not depend on the hash seed."""
     code = (
-        "from tidegate.circuit.identity import op_id; from tidegate.kernels.specs import DistinctSpec;"
+        "from tidegate.circuit.identity import op_id; from tidegate.ir.specs import DistinctSpec;"
         "print(op_id(DistinctSpec(('a', 'b'), True), (), (), 0))"
     )
     answers = {

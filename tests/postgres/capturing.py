@@ -14,10 +14,10 @@ import pytest
 from tests.servers.postgres import PASSWORD
 from tests.servers.processes import wait_until
 from tidegate.catalog.bus import BUS
-from tidegate.catalog.schema import Column
 from tidegate.connectors.base import Capture, CaptureContext, Refused, Rows, SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column
 from tidegate.errors import Error
 from tidegate.formats.events import SCHEMA
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.catalog.schema import Column
 from tidegate.connectors.base import SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column
 
 
 def source(columns: str, key: tuple[str, ...] = ("id",), format: str | None = None, **options: str) -> PostgresSource:

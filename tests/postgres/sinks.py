@@ -10,12 +10,12 @@ import pytest
 
 from tests.servers.postgres import Postgres
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import SinkContext, SinkSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.sink import PostgresSink
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span
-from tidegate.runtime.arrow_types import arrow_schema
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))
 KEY = ("item",)

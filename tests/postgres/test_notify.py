@@ -8,10 +8,10 @@ import pytest
 
 from tests.postgres.capturing import START, Log, following
 from tests.servers.postgres import PASSWORD, Postgres, postgres_server
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import Capture, CaptureContext, SourceSpec
 from tidegate.connectors.notify.source import NotifySource
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 
 

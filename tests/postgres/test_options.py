@@ -9,9 +9,9 @@ import pytest
 
 from tests.postgres.helpers import source
 from tidegate.connectors.base import SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.options import Following, table_name
 from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.core.options import Bag
 from tidegate.errors import Error
 
 URL = "postgresql://app:s3cret@db.example:5433/shop"

@@ -9,10 +9,10 @@ import pytest
 
 from tests.postgres.capturing import START, Log, following, refused_by
 from tests.servers.postgres import PASSWORD, Postgres, postgres_server
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import Capture, CaptureContext, SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.outbox.source import OutboxSource
+from tidegate.core.options import Bag
+from tidegate.core.schema import Column, Schema
 
 TABLE = """CREATE TABLE outbox (
     id bigserial PRIMARY KEY, channel text NOT NULL, operation text, payload jsonb, created_at timestamptz

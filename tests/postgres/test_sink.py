@@ -19,8 +19,8 @@ from tests.postgres.sinks import KEY, Shop, built, changes, one
 from tests.servers.postgres import PASSWORD, USER, Postgres, postgres_server
 from tests.servers.processes import free_port
 from tidegate.catalog.bus import EVENTS
-from tidegate.catalog.schema import Column, Schema
 from tidegate.connectors.base import SinkContext
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.events import Event, rows_of
 

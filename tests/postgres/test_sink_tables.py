@@ -11,7 +11,7 @@ import pytest
 
 from tests.postgres.sinks import KEY, Shop, built, changes, one
 from tests.servers.postgres import Postgres
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 
 

@@ -1,9 +1,9 @@
 """Two hundred random views hold after every step, three hundred with windows, lateness and EMIT, three hundred with
-joins; more with `python -m tidegate.testing.random_views`."""
+joins; more with `python -m tests.model.random_views`."""
 
 import pytest
 
-from tidegate.testing.random_views.run import try_seed
+from tests.model.random_views.run import try_seed
 
 VIEWS = 25
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.catalog import Column, Relation, TimeNote
-from tidegate.kernels.specs import Call, Order
+from tidegate.ir.specs import Call, Order
 from tidegate.plan import Aggregate, Filter, Item, Node, Project, Rank, Scalar, Scan
 from tidegate.plan.explain import explain_plan
 from tidegate.plan.scalar import column_tree

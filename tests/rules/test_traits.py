@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.plans import BIDS, USERS, project, ranked, scan, total, where
-from tidegate.kernels.specs import Order
+from tidegate.ir.specs import Order
 from tidegate.plan import Distinct, Node, Project, SetOp, TopN, UnionAll, View
 from tidegate.traits import kind
 

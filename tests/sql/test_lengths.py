@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.reading import expression
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.sql.lengths import length
 
 S = 1_000_000

@@ -5,8 +5,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
+from tidegate.core.arrow_types import arrow_type, spark_name
 from tidegate.errors import Error
-from tidegate.runtime.arrow_types import arrow_type, spark_name
 
 TYPES = [
     "boolean",

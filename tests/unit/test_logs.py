@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import Error
-from tidegate.runtime.folder import Folder
-from tidegate.runtime.insert_log import InsertLog
-from tidegate.runtime.step_log import StepLog, StepRecord
+from tidegate.storage.folder import Folder
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_log import StepLog, StepRecord
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 LOGGED = pa.schema([*SCHEMA, ("__op", pa.string()), ("__w", pa.int64())])

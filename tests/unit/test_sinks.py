@@ -15,14 +15,14 @@ import pytest
 from tests.servers import wait_until
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation
-from tidegate.catalog.schema import Column
 from tidegate.connectors.base import BrokenOff, ReaderGone
 from tidegate.connectors.files.sink import FilesSink
 from tidegate.connectors.webhook.sink import DeliveryError
+from tidegate.core.schema import Column
 from tidegate.errors import Error
-from tidegate.runtime.folder import Folder
 from tidegate.runtime.sinks import Sinks
-from tidegate.runtime.step_log import StepLog, StepRecord
+from tidegate.storage.folder import Folder
+from tidegate.storage.step_log import StepLog, StepRecord
 
 COLUMNS = (Column("n", "bigint"),)
 

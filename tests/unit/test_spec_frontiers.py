@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from tidegate.catalog.schema import Column
-from tidegate.kernels.specs import Length
+from tidegate.core.schema import Column
+from tidegate.ir.specs import Length
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given, Input
 from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import INFINITE, number

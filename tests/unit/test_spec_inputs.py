@@ -1,6 +1,6 @@
 """The naive model of inputs: bags, keyed tables, append-only ones, sources."""
 
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given, Input
 
 COLUMNS = (Column("k", "string"), Column("v", "bigint"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.sql import parse
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle

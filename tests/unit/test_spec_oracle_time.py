@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.sql import parse
 from tidegate.testing.inputs import DELETE, INSERT, Given
 from tidegate.testing.oracle import Oracle

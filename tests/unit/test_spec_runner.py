@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.model.random_views.generate import make
+from tests.model.random_views.shrink import shrink
+from tests.model.random_views.timed import make_timed
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.paths import find, matches, run_paths
-from tidegate.testing.random_views.generate import make
-from tidegate.testing.random_views.shrink import shrink
-from tidegate.testing.random_views.timed import make_timed
 from tidegate.testing.spec.files import run_file
 from tidegate.testing.spec.parser import parse, read
 from tidegate.testing.spec.renaming import can_share, renamed, with_prefix

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.testing.spec.types import Type
 from tidegate.testing.time.acceptance import Candidate, Taken
 from tidegate.testing.time.amounts import DAY, INFINITE, add_months, minus

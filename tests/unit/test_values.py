@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.runtime.values import coerce
 

@@ -6,7 +6,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.runtime import zset
+from tidegate.core import zset
+from tidegate.core.columns import OP, WEIGHT
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, 3, None]), st.sampled_from([-2, -1, 1, 2])),
@@ -15,13 +16,13 @@ ROWS = st.lists(
 
 
 def frame(rows: list[tuple[str | None, int | None, int]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema={"k": pl.String, "v": pl.Int64, zset.WEIGHT: pl.Int64}, orient="row")
+    return pl.DataFrame(rows, schema={"k": pl.String, "v": pl.Int64, WEIGHT: pl.Int64}, orient="row")
 
 
 def weights(rows: pl.DataFrame, *columns: str) -> Counter[tuple[object, ...]]:
     found: Counter[tuple[object, ...]] = Counter()
     for row in rows.iter_rows(named=True):
-        found[tuple(row[column] for column in columns)] += row[zset.WEIGHT]
+        found[tuple(row[column] for column in columns)] += row[WEIGHT]
     return Counter({key: weight for key, weight in found.items() if weight})
 
 
@@ -31,7 +32,7 @@ def test_consolidation_keeps_every_weight(rows: list[tuple[str | None, int | Non
     net = zset.consolidate(frame(rows))
     assert weights(net, "k", "v") == weights(frame(rows), "k", "v")
     assert net.height == len(weights(net, "k", "v"))
-    assert 0 not in net[zset.WEIGHT].to_list()
+    assert 0 not in net[WEIGHT].to_list()
 
 
 @given(ROWS)
@@ -41,24 +42,24 @@ def test_changes_mean_the_same_rows_and_never_both_signs(rows: list[tuple[str | 
     assert weights(found, "v") == weights(frame(rows), "v")
     signs = {}
     for row in found.iter_rows(named=True):
-        signs.setdefault(row["v"], set()).add(row[zset.WEIGHT] > 0)
+        signs.setdefault(row["v"], set()).add(row[WEIGHT] > 0)
     assert all(len(each) == 1 for each in signs.values())
 
 
 def test_a_row_is_expanded_as_often_as_it_is_there() -> None:
-    rows = pl.DataFrame({"v": [[1], [2, 3]], zset.WEIGHT: [2, 1]})
+    rows = pl.DataFrame({"v": [[1], [2, 3]], WEIGHT: [2, 1]})
     assert zset.expand(rows)["v"].to_list() == [[1], [1], [2, 3]]
 
 
 def test_both_halves_of_a_change_of_one_key_are_an_update() -> None:
     found = zset.changes(frame([("a", 1, -1), ("a", 2, 1), ("b", 5, 1), (None, 7, -1)]), [], ["k"], append=False)
-    ops = [(row["k"], row["v"], row[zset.OP]) for row in found.iter_rows(named=True)]
+    ops = [(row["k"], row["v"], row[OP]) for row in found.iter_rows(named=True)]
     assert sorted(ops, key=str) == [("a", 1, "-U"), ("a", 2, "+U"), ("b", 5, "+I"), (None, 7, "-D")]
 
 
 def test_retractions_come_first() -> None:
     found = zset.changes(frame([("a", 2, 1), ("a", 1, -1)]), [], ["k"], append=False)
-    assert found[zset.OP].to_list() == ["-U", "+U"]
+    assert found[OP].to_list() == ["-U", "+U"]
 
 
 def test_groups_that_swap_their_results_change_nothing_to_a_reader() -> None:
@@ -68,9 +69,9 @@ def test_groups_that_swap_their_results_change_nothing_to_a_reader() -> None:
 
 def test_a_relation_without_a_key_has_no_updates() -> None:
     found = zset.changes(frame([("a", 1, -1), ("a", 2, 1)]), [], None, append=False)
-    assert found[zset.OP].to_list() == ["-D", "+I"]
+    assert found[OP].to_list() == ["-D", "+I"]
 
 
 def test_a_global_aggregate_has_the_empty_key() -> None:
     found = zset.changes(frame([("x", 1, -1), ("x", 2, 1)]).drop("k"), [], [], append=False)
-    assert found[zset.OP].to_list() == ["-U", "+U"]
+    assert found[OP].to_list() == ["-U", "+U"]

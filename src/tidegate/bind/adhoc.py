@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
-from tidegate.catalog.schema import names
+from tidegate.core.schema import names
 from tidegate.errors import make
 from tidegate.sql import call, parse, render, span_of
 from tidegate.sql.grammar import WITHIN

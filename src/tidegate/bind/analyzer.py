@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 
 
 class Analyzer(Protocol):

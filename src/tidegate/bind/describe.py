@@ -9,7 +9,7 @@ from sqlglot import exp
 from tidegate.bind import typing
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.scope import Scope
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.errors import Error
 from tidegate.plan import Node
 from tidegate.sql import render, span_of

@@ -15,7 +15,7 @@ from tidegate.bind.scope import WRITTEN
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import refused
 from tidegate.errors import Span, make
-from tidegate.kernels.specs import Call, WindowSpec
+from tidegate.ir.specs import Call, WindowSpec
 from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, render, span_of

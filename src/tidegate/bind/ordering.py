@@ -11,7 +11,7 @@ from tidegate.bind.items import Selected, aliases
 from tidegate.bind.scope import Scope, resolve
 from tidegate.bind.unsupported import check_expression, refused
 from tidegate.errors import make
-from tidegate.kernels.specs import Order
+from tidegate.ir.specs import Order
 from tidegate.sql import span_of
 
 

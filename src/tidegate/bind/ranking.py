@@ -10,7 +10,7 @@ from tidegate.bind import typing
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.grouping import same_text
 from tidegate.bind.ordering import order_of
-from tidegate.kernels.specs import Order
+from tidegate.ir.specs import Order
 from tidegate.plan import Node, Project, Rank, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call

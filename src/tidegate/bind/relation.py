@@ -12,7 +12,7 @@ from tidegate.bind.unsupported import refused
 from tidegate.bind.view import BoundView, bind_view
 from tidegate.catalog import Catalog, ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span, did_you_mean, make
 from tidegate.plan.words import quoted
 from tidegate.sql import render, span_of

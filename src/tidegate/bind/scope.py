@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from tidegate.catalog.bus import EVENTS
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Span, did_you_mean, make, nearest
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import render, span_of

@@ -26,7 +26,7 @@ from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.unsupported import check_select, refused
 from tidegate.bind.window_groups import filtered, group_rows
 from tidegate.bind.windows import windowed
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, Window, kept
 from tidegate.sql import span_of
 from tidegate.sql.window_calls import WindowCall

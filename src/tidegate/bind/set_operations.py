@@ -14,7 +14,7 @@ from tidegate.bind.scope import Scope
 from tidegate.bind.source import BindQuery, fields_of
 from tidegate.bind.storable import cast, storable
 from tidegate.bind.unsupported import refused
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.errors import Error, make
 from tidegate.plan import Distinct, Item, Node, Project, Scalar, SetOp, TopN, UnionAll
 from tidegate.plan.scalar import column_tree

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from tidegate.bind.unsupported import refused
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.errors import Span
 from tidegate.plan import Item, Node, Project, Scalar, kept
 from tidegate.plan.scalar import column_tree

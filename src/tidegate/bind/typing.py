@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidegate.bind.analyzer import Analyzer
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.errors import Error
 from tidegate.plan import Item, Node, Scalar
 from tidegate.sql import render, span_of

@@ -19,7 +19,7 @@ from tidegate.bind.unsupported import refused
 from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.bus import BUS
 from tidegate.catalog.options import accept
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import Span, Warning_, make
 from tidegate.plan import Door, Node, Project, Rank, View, kept, walk
 from tidegate.rules import rewrite

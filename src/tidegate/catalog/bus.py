@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.catalog.relation import Relation, TimeNote
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 
 BUS = "pgcdc_events"
 RESULTS = "pgcdc:_view:"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidegate.catalog.schema import Column, Schema, names
+from tidegate.core.schema import Column, Schema, names
 
 RelationKind = Literal["source", "table", "view", "sink"]
 

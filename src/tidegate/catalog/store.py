@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.catalog.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation, TimeNote
-from tidegate.catalog.schema import Column, Schema
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import make
 
 VERSION = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 
 PREFIX = "system."
 

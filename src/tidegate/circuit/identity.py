@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Branch, Port
-from tidegate.kernels.specs import KernelSpec
+from tidegate.core.schema import Schema
+from tidegate.ir.specs import KernelSpec
 
 DIGITS = 12
 

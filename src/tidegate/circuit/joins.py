@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec, Taken
+from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec, Taken
 from tidegate.plan import AnyJoin, IntervalJoin, Join, Lookup, Node
 
 

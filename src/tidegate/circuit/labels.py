@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
-from tidegate.kernels.specs import (
+from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.ir.specs import (
     AggregateSpec,
     AssignSpec,
     DistinctSpec,

@@ -9,16 +9,15 @@ from functools import singledispatchmethod
 from tidegate import plan as logical
 from tidegate.catalog.bus import EVENTS, RESULTS
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Column, Schema, names
 from tidegate.circuit.identity import op_id
 from tidegate.circuit.joins import interval_spec, join_spec, lookup_spec
 from tidegate.circuit.labels import label
-from tidegate.circuit.model import ORDER, Branch, Door, Filter, Guard, Input, Op, Origin, Port, Project, Refusal, Seen
+from tidegate.circuit.model import Branch, Door, Filter, Guard, Input, Op, Origin, Port, Project, Refusal, Seen
 from tidegate.circuit.refused_rows import port_columns, with_row
-from tidegate.kernels import aggregates
-from tidegate.kernels.join_specs import IntervalSpec, LookupSpec
-from tidegate.kernels.joins.pairs import kept as stored_columns
-from tidegate.kernels.specs import (
+from tidegate.core.columns import ORDER
+from tidegate.core.schema import Column, Schema, names
+from tidegate.ir.join_specs import IntervalSpec, LookupSpec
+from tidegate.ir.specs import (
     AggregateSpec,
     AssignSpec,
     DistinctSpec,
@@ -34,6 +33,8 @@ from tidegate.kernels.specs import (
     WindowedSpec,
     WindowSpec,
 )
+from tidegate.kernels import aggregates
+from tidegate.kernels.joins.pairs import kept as stored_columns
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.kernels.windowed import on_port
 from tidegate.plan import Node

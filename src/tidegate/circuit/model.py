@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.catalog.schema import Schema
-from tidegate.kernels.join_specs import IntervalSpec, LookupSpec
-from tidegate.kernels.specs import (
+from tidegate.core.schema import Schema
+from tidegate.ir.join_specs import IntervalSpec, LookupSpec
+from tidegate.ir.specs import (
     AggregateSpec,
     DistinctSpec,
     DuringSpec,
@@ -23,9 +23,6 @@ from tidegate.kernels.specs import (
     WindowedSpec,
 )
 from tidegate.traits.waterline import Line
-
-ORDER = "__order"
-"""The column in which an op that delays rows keeps the order in which they arrived."""
 
 
 @dataclass(frozen=True)

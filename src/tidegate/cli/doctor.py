@@ -26,7 +26,7 @@ def examine(folder: Path, *, as_json: bool) -> bool:
 def check_folder(folder: Path) -> Check:
     """Can be written; if it is a data folder: of this version, and free."""
     from tidegate.errors import Error
-    from tidegate.runtime.folder import Folder
+    from tidegate.storage.folder import Folder
 
     place = folder.absolute()
     existing = next(path for path in (place, *place.parents) if path.exists())

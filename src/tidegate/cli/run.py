@@ -41,7 +41,7 @@ def run_pipeline(
 
 def refuse_foreign(folder: Path) -> None:
     """A folder with other things in it does not become a data folder by accident."""
-    from tidegate.runtime.folder import Folder
+    from tidegate.storage.folder import Folder
 
     if folder.is_dir() and any(folder.iterdir()) and not Folder(folder).exists():
         from tidegate.errors import OptionError

@@ -37,7 +37,7 @@ def open_shell(folder: Path | None, master: str | None) -> None:
 def _opened(folder: Path | None, master: str | None) -> Iterator[tuple[Database, str]]:
     """The folder to write, or to read when another process runs it."""
     from tidegate.errors import Error
-    from tidegate.runtime.folder import Folder
+    from tidegate.storage.folder import Folder
 
     try:
         if folder is not None:

@@ -6,24 +6,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from tidegate.catalog.bus import is_bus
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.errors import Error
+from tidegate.traits.kind import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WEIGHT = "__w"
-SEQ = "__seq"
-ERROR = "__error"
-RAW = "__raw"
-SHARD = "__seen_shard"
-
-Kind = Literal["append", "upsert", "changelog"]
 Position = dict[str, Any]
 
 

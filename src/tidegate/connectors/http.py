@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
 from tidegate.errors import Error, make
 
 LOOPBACK = "127.0.0.1"

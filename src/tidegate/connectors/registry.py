@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidegate.catalog.bus import BUS, is_bus
-from tidegate.catalog.schema import Schema
 from tidegate.connectors.base import AnySource, Sink, SinkSpec, Source, SourceSpec
-from tidegate.connectors.options import Bag, Given
+from tidegate.core.options import Bag, Given
+from tidegate.core.schema import Schema
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 
 _ALIASES = {

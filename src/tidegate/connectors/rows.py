@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.catalog.schema import Schema, names
 from tidegate.connectors.base import SinkSpec
+from tidegate.core.schema import Schema, names
 from tidegate.errors import Error, Span, make
 
 ADDED = ("op", "weight", "step")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Schema, names
-from tidegate.connectors.quoting import identifier
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.quoting import identifier
+from tidegate.core.schema import Schema, names
 from tidegate.formats import avro_schema
 from tidegate.formats.avro_values import array, cells, text
 from tidegate.formats.base import KEY, VALUE, Layout
 from tidegate.formats.encoding import AFTER, BEFORE, FAULT, OP, ROW, Change, Reader
 from tidegate.formats.keys import TextKeys
 from tidegate.formats.schemas import AvroSchema, Schemas, UnknownSchema
-from tidegate.runtime.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Schema
-from tidegate.connectors.options import Bag
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.options import Bag
+from tidegate.core.schema import Schema
 from tidegate.errors import make
 from tidegate.formats.base import Layout
 from tidegate.formats.schemas import AvroSchema
-from tidegate.runtime.arrow_types import arrow_type
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAMESPACE = "tidegate"

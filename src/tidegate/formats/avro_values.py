@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.lines import plain
+from tidegate.core.render import plain
 
 _NONE = type(None)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Schema
-from tidegate.connectors.base import Kind
+from tidegate.core.schema import Schema
 from tidegate.errors import Error
+from tidegate.traits.kind import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import names
+from tidegate.core.schema import names
 from tidegate.formats.base import Layout
 
 _ADDED = 3

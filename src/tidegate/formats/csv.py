@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.connectors.lines import csv_column, shown_cells
-from tidegate.connectors.options import Bag
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.options import Bag
+from tidegate.core.render import csv_column, shown_cells
 from tidegate.errors import make
 from tidegate.formats import fields
 from tidegate.formats.base import VALUE, Layout
@@ -26,7 +27,6 @@ from tidegate.formats.malformed import (
     suspects_of,
     text_fields,
 )
-from tidegate.runtime.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Schema, names
-from tidegate.connectors.base import ERROR, RAW, WEIGHT
-from tidegate.connectors.quoting import identifier
+from tidegate.core.columns import ERROR, RAW, WEIGHT
+from tidegate.core.quoting import identifier
+from tidegate.core.schema import Schema, names
 from tidegate.formats.base import KEY, PART, VALUE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.connectors.lines import json_objects
+from tidegate.core.render import json_objects
 from tidegate.formats import fields
 from tidegate.formats.base import VALUE, Layout
 from tidegate.formats.encoding import AFTER, BEFORE, FAULT, OP, ROW, Change

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.catalog.schema import Column, Schema
-from tidegate.connectors.lines import json_cells, json_objects
-from tidegate.connectors.quoting import identifier
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.quoting import identifier
+from tidegate.core.render import json_cells, json_objects
+from tidegate.core.schema import Column, Schema
 from tidegate.formats import fields
 from tidegate.formats.base import KEY, Layout
 from tidegate.formats.fields import Times
 from tidegate.formats.malformed import CORRUPT, Parser
-from tidegate.runtime.arrow_types import arrow_type
 
 _TEXT = f"CAST({KEY} AS STRING)"
 _PARSER = Parser("from_json", {})

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.catalog.schema import Column, Schema
-from tidegate.connectors.quoting import identifier, literal
+from tidegate.core.quoting import identifier, literal
+from tidegate.core.schema import Column, Schema
 from tidegate.formats import fields
 from tidegate.formats.fields import Times
 

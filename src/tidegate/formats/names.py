@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.catalog.schema import names
-from tidegate.connectors.options import Bag, checked_format
+from tidegate.core.options import Bag, checked_format
+from tidegate.core.schema import names
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 from tidegate.formats.avro import AvroKeyed, AvroKeys, AvroReader, AvroWriter
 from tidegate.formats.avro_schema import refuse_names

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind
 from tidegate.formats.base import Layout
 from tidegate.formats.changes import split
 from tidegate.formats.encoding import ChangeWriter, KeyWriter
+from tidegate.traits.kind import Kind
 
 
 @dataclass(frozen=True)

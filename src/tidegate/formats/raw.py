@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.connectors.options import Bag
-from tidegate.connectors.quoting import literal
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.options import Bag
+from tidegate.core.quoting import literal
 from tidegate.errors import make
 from tidegate.formats.base import VALUE, Layout
 from tidegate.formats.encoding import FAULT, ROW
 from tidegate.formats.keys import TextKeys, texts
-from tidegate.runtime.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.connectors.options import Bag
-from tidegate.connectors.secrets import masked
+from tidegate.core.options import Bag
+from tidegate.core.secrets import masked
 from tidegate.errors import Error, make
 
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.connectors.base import WEIGHT, Kind
-from tidegate.connectors.quoting import identifier, literal
+from tidegate.core.columns import WEIGHT
+from tidegate.core.quoting import identifier, literal
 from tidegate.errors import Error
 from tidegate.formats.base import KEY, PART, VALUE, Layout
 from tidegate.formats.changes import split
 from tidegate.formats.encoding import FAULT, ROW, KeyWriter, Reader, Writer, finished, others
 from tidegate.formats.malformed import missing_text
 from tidegate.formats.schemas import failure
+from tidegate.traits.kind import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

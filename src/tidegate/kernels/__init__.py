@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.kernels.aggregate import Aggregate
-from tidegate.kernels.api import Kernel
-from tidegate.kernels.assign import make_assign
-from tidegate.kernels.closing import Closing, closes_once
-from tidegate.kernels.distinct import Distinct
-from tidegate.kernels.during import During
-from tidegate.kernels.gate import Gate
-from tidegate.kernels.gated import Gated
-from tidegate.kernels.hold_back import HoldBack
-from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
-from tidegate.kernels.joins.incremental import Join
-from tidegate.kernels.joins.interval import IntervalJoin
-from tidegate.kernels.joins.lookup import Lookup
-from tidegate.kernels.set_op import SetOp
-from tidegate.kernels.specs import (
+from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.ir.specs import (
     AggregateSpec,
     AssignSpec,
     DistinctSpec,
@@ -30,6 +17,19 @@ from tidegate.kernels.specs import (
     TopNSpec,
     WindowedSpec,
 )
+from tidegate.kernels.aggregate import Aggregate
+from tidegate.kernels.api import Kernel
+from tidegate.kernels.assign import make_assign
+from tidegate.kernels.closing import Closing, closes_once
+from tidegate.kernels.distinct import Distinct
+from tidegate.kernels.during import During
+from tidegate.kernels.gate import Gate
+from tidegate.kernels.gated import Gated
+from tidegate.kernels.hold_back import HoldBack
+from tidegate.kernels.joins.incremental import Join
+from tidegate.kernels.joins.interval import IntervalJoin
+from tidegate.kernels.joins.lookup import Lookup
+from tidegate.kernels.set_op import SetOp
 from tidegate.kernels.table import make_table
 from tidegate.kernels.top_n import TopN
 from tidegate.kernels.windowed import make_windowed

@@ -8,17 +8,18 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import AggregateSpec
 from tidegate.kernels.aggregates.bags import all_entries, forget_values
 from tidegate.kernels.aggregates.exact import Reals
 from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, RowError, State, Welcoming
+from tidegate.kernels.api import Clock, Delta, RowError, State, Welcoming
 from tidegate.kernels.cap import Cap
 from tidegate.kernels.lines import since
 from tidegate.kernels.over import filed, forget
-from tidegate.kernels.specs import AggregateSpec
 
 
 class Aggregate(Welcoming):

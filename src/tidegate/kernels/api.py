@@ -14,11 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-WEIGHT = "__w"
-HASH = "__h"
-SEQ = "__seq"
-
-
 Bound = int | float | str | None
 """The value of a line, as a column of its type is stored: microseconds, days, a number; a decimal as text ("12.50").
 None while there is none yet; `INFINITE` when no more rows will come."""

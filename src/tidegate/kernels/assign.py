@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, NO_TIME, WEIGHT, Clock, Delta, Kernel, State
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import AssignSpec, WindowSpec
+from tidegate.kernels.api import NO_TIME, Clock, Delta, Kernel, State
 from tidegate.kernels.frames import consolidated, nonempty
 from tidegate.kernels.lines import micros
 from tidegate.kernels.sessions.points import END, START, Points, points_table, replace_points
-from tidegate.kernels.specs import AssignSpec, WindowSpec
 from tidegate.kernels.windows import Grid
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH, WEIGHT
 from tidegate.kernels.aggregates.partial import KIND
-from tidegate.kernels.api import HASH, WEIGHT, RowError, State
+from tidegate.kernels.api import RowError, State
 from tidegate.kernels.frames import aligned, numbered, types_of
 from tidegate.kernels.refusals import plain
 from tidegate.kernels.state.search import Mask

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from tidegate.core.columns import WEIGHT
+from tidegate.ir.specs import GatedSpec, Test, WindowedSpec
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import no_entries, results
-from tidegate.kernels.api import WEIGHT, Clock, Delta, RowError, State
-from tidegate.kernels.specs import GatedSpec, Test, WindowedSpec
+from tidegate.kernels.api import Clock, Delta, RowError, State
 from tidegate.kernels.windowed import Windowed
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import DistinctSpec
+from tidegate.kernels.api import Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
 from tidegate.kernels.lines import since
 from tidegate.kernels.over import filed, forget
-from tidegate.kernels.specs import DistinctSpec
 from tidegate.kernels.weights import there, weighed
 
 

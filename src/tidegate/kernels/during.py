@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import DuringSpec
+from tidegate.kernels.api import Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
-from tidegate.kernels.specs import DuringSpec
 from tidegate.kernels.weights import weighed
 
 _SINCE, _UNTIL, _KEY = "__since", "__until", "__k"

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from polars._typing import PolarsDataType
 
-from tidegate.kernels.api import HASH, WEIGHT
+from tidegate.core.columns import HASH, WEIGHT
 from tidegate.kernels.state.merge import equal
 from tidegate.kernels.state.search import Mask, Places, spread
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, LATE, NO_TIME, OK, WEIGHT, Clock, Delta, State, Table
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import GateSpec
+from tidegate.kernels.api import LATE, NO_TIME, OK, Clock, Delta, State, Table
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
 from tidegate.kernels.lines import Lines, all_pass, line_key, order_key, since
-from tidegate.kernels.specs import GateSpec
 from tidegate.kernels.weights import weighed
 
 KEY = "__k"

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import polars as pl
 
+from tidegate.core.columns import WEIGHT
+from tidegate.ir.specs import AggregateSpec, GatedSpec
 from tidegate.kernels.aggregate import Aggregate
-from tidegate.kernels.api import WEIGHT, Clock, Delta, Grouping, State
+from tidegate.kernels.api import Clock, Delta, Grouping, State
 from tidegate.kernels.frames import consolidated
 from tidegate.kernels.gate import Gate, verdict
-from tidegate.kernels.specs import AggregateSpec, GatedSpec
 from tidegate.kernels.windowed import make_windowed
 
 

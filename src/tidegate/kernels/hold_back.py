@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, State, Table, Welcoming
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.ir.specs import HoldBackSpec
+from tidegate.kernels.api import Clock, Delta, State, Table, Welcoming
 from tidegate.kernels.frames import nonempty
 from tidegate.kernels.lines import HIGHEST, Lines, line_key, order_key, passes
-from tidegate.kernels.specs import HoldBackSpec
 
 _STEP, _NUMBER = "__step", "__number"
 _IDENT = [_STEP, _NUMBER]

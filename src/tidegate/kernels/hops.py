@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from tidegate.core.columns import HASH
 from tidegate.kernels.aggregates.partial import Partial
-from tidegate.kernels.api import HASH
 from tidegate.kernels.frames import numbered
 from tidegate.kernels.windows import Grid
 

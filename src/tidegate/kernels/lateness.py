@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, State, Table
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import TableSpec, Test
+from tidegate.kernels.api import State, Table
 from tidegate.kernels.frames import aligned, nonempty
 from tidegate.kernels.lines import Lines, all_pass, filed_below, filed_by, passes
-from tidegate.kernels.specs import TableSpec, Test
 from tidegate.kernels.state.search import Mask
 from tidegate.kernels.weights import there
 

@@ -9,8 +9,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 import numpy as np
 import polars as pl
 
+from tidegate.ir.specs import Test
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.kernels.specs import Test
 
 Lines = Mapping[str, Bound]
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, State
+from tidegate.core.columns import HASH
+from tidegate.ir.specs import Test
+from tidegate.kernels.api import State
 from tidegate.kernels.lines import Lines, all_pass, filed_below, filed_by
-from tidegate.kernels.specs import Test
 
 
 def filed(rows: pl.DataFrame, tests: Sequence[Test]) -> pl.DataFrame:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tidegate.kernels.api import WEIGHT
+from tidegate.core.columns import WEIGHT
+from tidegate.ir.specs import TopNSpec
 from tidegate.kernels.frames import nonempty
-from tidegate.kernels.specs import TopNSpec
 from tidegate.kernels.state.search import Mask, spread
 
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from tidegate.kernels.api import SEQ, RowError
+from tidegate.core.columns import SEQ
+from tidegate.kernels.api import RowError
 
 
 def refusals(

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import SetOpSpec
+from tidegate.kernels.api import Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, types_of
-from tidegate.kernels.specs import SetOpSpec
 
 _SIDES = ("__left", "__right")
 

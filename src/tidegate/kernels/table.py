@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, Delta, Kernel, State, Table, Welcoming
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.ir.specs import TableSpec
+from tidegate.kernels.api import Clock, Delta, Kernel, State, Table, Welcoming
 from tidegate.kernels.frames import aligned, changes, consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.lateness import Lateness
 from tidegate.kernels.refusals import in_order, refusals, shown
-from tidegate.kernels.specs import TableSpec
 from tidegate.kernels.weights import there, weighed
 
 _IDENTITY, _BEFORE = "__identity", "__before"

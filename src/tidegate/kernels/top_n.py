@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Welcoming
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import TopNSpec
+from tidegate.kernels.api import Clock, Delta, State, Welcoming
 from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.ranking import Ints, Ranking, difference, ordered
-from tidegate.kernels.specs import TopNSpec
 from tidegate.kernels.state.search import Mask
 
 ROW_HASH = "__h_row"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import WEIGHT, Table
+from tidegate.core.columns import WEIGHT
+from tidegate.kernels.api import Table
 from tidegate.kernels.frames import aligned
 from tidegate.kernels.state.search import Mask, Places
 

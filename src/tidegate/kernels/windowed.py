@@ -7,18 +7,19 @@ from dataclasses import replace
 
 import polars as pl
 
+from tidegate.core.columns import HASH
+from tidegate.core.polars_types import polars_type
+from tidegate.ir.specs import AggregateSpec, WindowedSpec
 from tidegate.kernels.aggregate import groups_content, unfiled
 from tidegate.kernels.aggregates.bags import table_name, value_ident
 from tidegate.kernels.aggregates.partial import Partial
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, INFINITE, LATE, NO_TIME, OK, Clock, Delta, RowError, State
+from tidegate.kernels.api import INFINITE, LATE, NO_TIME, OK, Clock, Delta, RowError, State
 from tidegate.kernels.cap import EARLIEST, Cap
 from tidegate.kernels.hops import Hops
 from tidegate.kernels.lines import Lines, line_micros, micros, since
 from tidegate.kernels.sessions import Sessions
-from tidegate.kernels.specs import AggregateSpec, WindowedSpec
-from tidegate.kernels.types import polars_type
 from tidegate.kernels.windows import Filing, Grid
 
 PANE = "__pane"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.catalog.schema import Column, Schema
-from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
+from tidegate.core.schema import Column, Schema
+from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
 from tidegate.plan.leaves import Node
 from tidegate.plan.words import duration_text
 from tidegate.traits import Traits, keys, state, waterline

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Schema, names
+from tidegate.core.schema import Schema, names
 from tidegate.traits import Traits, state
 from tidegate.traits.waterline import Frontier, Line, Waterlines, greatest
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from sqlglot import exp
 
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
+from tidegate.ir.specs import Call, Order
 from tidegate.kernels import aggregates
-from tidegate.kernels.specs import Call, Order
 from tidegate.plan.leaves import Node
 from tidegate.plan.scalar import Scalar, column, conjuncts
 from tidegate.traits import Traits, keys, monotone, state, waterline

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
+from tidegate.ir.specs import Call, WindowSpec
 from tidegate.kernels import aggregates
-from tidegate.kernels.specs import Call, WindowSpec
 from tidegate.plan.leaves import Node
 from tidegate.traits import Traits, keys, state, waterline
 from tidegate.traits.waterline import Line, Opened, Waterlines

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.kernels.join_specs import Comparison, KeyPair
-from tidegate.kernels.specs import Call, Length, Order, WindowSpec
+from tidegate.ir.join_specs import Comparison, KeyPair
+from tidegate.ir.specs import Call, Length, Order, WindowSpec
 
 
 def quoted(name: str) -> str:

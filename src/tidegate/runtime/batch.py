@@ -13,9 +13,9 @@ from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.bus import BUS, documents_as_text
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Column, Schema, names
-from tidegate.runtime.insert_log import InsertLog
+from tidegate.core.schema import Column, Schema, names
 from tidegate.runtime.values import coerce
+from tidegate.storage.insert_log import InsertLog
 
 Part = tuple[str, pa.Table, int]
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
-from tidegate.runtime import zset
+from tidegate.core import zset
+from tidegate.core.columns import WEIGHT
 from tidegate.runtime.contents import content, pending, run_select, schema_of
 from tidegate.sql import render
 from tidegate.sql import statements as s
@@ -134,7 +135,7 @@ def _applied(rows: pl.DataFrame, given: pl.DataFrame, weight: int, relation: Rel
         last = given.unique(key, keep="last", maintain_order=True)
         return pl.concat([kept, last]) if weight > 0 else kept
     weighted = [
-        frame.with_columns(pl.lit(each, pl.Int64).alias(zset.WEIGHT)) for frame, each in ((rows, 1), (given, weight))
+        frame.with_columns(pl.lit(each, pl.Int64).alias(WEIGHT)) for frame, each in ((rows, 1), (given, weight))
     ]
     return zset.expand(zset.consolidate(pl.concat(weighted)))
 

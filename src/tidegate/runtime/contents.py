@@ -10,12 +10,12 @@ import pyarrow as pa
 from tidegate import bind, errors
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Schema
 from tidegate.catalog.system import PREFIX
 from tidegate.circuit.build import uses_bus
 from tidegate.connectors.webhook.letters import dead_letters
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.schema import Schema
 from tidegate.kernels.refusals import row_json
-from tidegate.runtime.arrow_types import arrow_type
 from tidegate.runtime.readiness import check_ready, readiness
 from tidegate.runtime.system import SystemRelations
 from tidegate.sql import statements as s

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.core.arrow_types import spark_name
 from tidegate.errors import did_you_mean
-from tidegate.runtime.arrow_types import spark_name
 from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown
 
 Converter = Callable[[Any], Any]

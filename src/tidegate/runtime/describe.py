@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import Column
-from tidegate.connectors.secrets import mask_sql
+from tidegate.core.schema import Column
+from tidegate.core.secrets import mask_sql
 from tidegate.runtime.contents import content
 
 if TYPE_CHECKING:

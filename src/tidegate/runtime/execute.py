@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import names
 from tidegate.connectors import registry
+from tidegate.core.schema import names
 from tidegate.plan.explain import Explanation
 from tidegate.runtime import changes, describe
 from tidegate.runtime.contents import run_select

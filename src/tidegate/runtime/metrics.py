@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.catalog import Catalog
-from tidegate.runtime.step_log import StepLog, counts, late_count
+from tidegate.storage.step_log import StepLog, counts, late_count
 
 WINDOW_SECONDS = 10.0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.catalog.bus import BUS
 from tidegate.circuit.build import event_views
 from tidegate.runtime.exposition import Family, Sample, render
-from tidegate.runtime.step_log import counts
+from tidegate.storage.step_log import counts
 
 if TYPE_CHECKING:
     from tidegate.database import Database

@@ -9,7 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.catalog.relation import Relation
-from tidegate.connectors.base import WEIGHT, Rows
+from tidegate.connectors.base import Rows
+from tidegate.core.columns import WEIGHT
 from tidegate.runtime.contents import pending, schema_of
 
 if TYPE_CHECKING:

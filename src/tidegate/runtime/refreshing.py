@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import names
-from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Refreshed
+from tidegate.connectors.base import Refreshed
+from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
+from tidegate.core.schema import names
 from tidegate.runtime.contents import pending, schema_of
 
 if TYPE_CHECKING:

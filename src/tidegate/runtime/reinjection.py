@@ -15,12 +15,12 @@ import pyarrow as pa
 from tidegate.bind.view import WINDOW_EDGES
 from tidegate.catalog.bus import BUS, RESULTS
 from tidegate.catalog.relation import Relation
-from tidegate.catalog.schema import names
-from tidegate.connectors.lines import json_cells, json_objects
+from tidegate.core.columns import OP
+from tidegate.core.render import json_cells, json_objects
+from tidegate.core.schema import names
 from tidegate.formats.events import SCHEMA
-from tidegate.runtime import zset
-from tidegate.runtime.insert_log import InsertLog
-from tidegate.runtime.step_log import StepLog
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_log import StepLog
 
 MARK = "results"
 KEPT_STEPS = 100_000
@@ -175,7 +175,7 @@ def _results(each: Returning, table: pa.Table) -> list[_Result]:
     """In an order that is the same whenever the step is done."""
     visible = table.select(list(names(each.view.columns)))
     keys = json_objects(table.select(list(each.key))) if each.key else iter([""] * table.num_rows)
-    rows = zip(table.column(zset.OP).to_pylist(), json_objects(visible), keys, _windows(table), strict=True)
+    rows = zip(table.column(OP).to_pylist(), json_objects(visible), keys, _windows(table), strict=True)
     found = [_Result(key, op, fields[1:-1], window) for op, fields, key, window in rows]
     return sorted(found, key=lambda result: (result.window or "", result.key, result.op != "-D", result.fields))
 

@@ -19,12 +19,12 @@ from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.build import own_rows
 from tidegate.connectors.base import BrokenOff, ReaderGone, Sink, SinkContext
+from tidegate.core.arrow_types import arrow_schema
 from tidegate.formats.events import matching
-from tidegate.runtime.arrow_types import arrow_schema
-from tidegate.runtime.folder import Folder
 from tidegate.runtime.sink_definitions import build, patterns_of
-from tidegate.runtime.step_log import StepLog
 from tidegate.runtime.subscription import inserted, visible
+from tidegate.storage.folder import Folder
+from tidegate.storage.step_log import StepLog
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 GRACE_SECONDS = 3.0

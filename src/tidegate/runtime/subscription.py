@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.runtime import zset
+from tidegate.core.columns import OP, WEIGHT
 from tidegate.runtime.results import Change
-from tidegate.runtime.step_log import StepLog
+from tidegate.storage.step_log import StepLog
 
 POLL_SECONDS = 0.05
 
@@ -76,17 +76,17 @@ def changes_of(table: pa.Table) -> Iterator[Change]:
 def inserted(rows: pa.Table, step: int) -> pa.Table:
     """Content as readers see it that begin with it: rows that come in a step."""
     count = rows.num_rows
-    return visible(rows.append_column(zset.OP, [["+I"] * count]).append_column(zset.WEIGHT, [[1] * count]), step, False)
+    return visible(rows.append_column(OP, [["+I"] * count]).append_column(WEIGHT, [[1] * count]), step, False)
 
 
 def visible(table: pa.Table, step: int, upsert: bool) -> pa.Table:
     """A logged table as readers see it: op, weight, step, columns; upsert readers get no `-U`."""
     if upsert:
-        table = table.filter(pc.not_equal(table.column(zset.OP), "-U"))
-    names = [name for name in table.column_names if name not in (zset.OP, zset.WEIGHT)]
+        table = table.filter(pc.not_equal(table.column(OP), "-U"))
+    names = [name for name in table.column_names if name not in (OP, WEIGHT)]
     head = {
-        "op": table.column(zset.OP),
-        "weight": table.column(zset.WEIGHT),
+        "op": table.column(OP),
+        "weight": table.column(WEIGHT),
         "step": pa.repeat(pa.scalar(step, pa.int64()), table.num_rows),
     }
     columns = [*head.values(), *(table.column(name) for name in names)]

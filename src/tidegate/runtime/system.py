@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.bus import EVENTS
-from tidegate.runtime.step_log import StepLog, counts, late_count
+from tidegate.storage.step_log import StepLog, counts, late_count
 
 Row = dict[str, Any]
 Sizes = Mapping[str, tuple[int, int, int]]

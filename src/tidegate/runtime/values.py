@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Column, Schema, names
+from tidegate.core.arrow_types import arrow_schema, arrow_type, spark_name
+from tidegate.core.schema import Column, Schema, names
 from tidegate.errors import Error, did_you_mean, make
-from tidegate.runtime.arrow_types import arrow_schema, arrow_type, spark_name
 from tidegate.runtime.columns import cast, native
 from tidegate.runtime.convert import converter
 from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown

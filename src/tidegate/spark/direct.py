@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.kernels.api import SEQ, WEIGHT
+from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.spark import codec
 from tidegate.spark.pack import PackConfig, pack_frames
 

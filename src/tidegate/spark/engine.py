@@ -18,12 +18,8 @@ from tidegate.circuit.model import Circuit
 from tidegate.connectors import registry
 from tidegate.connectors.base import AnySource, Refreshed, Source
 from tidegate.runtime.captures import is_captured
-from tidegate.runtime.folder import Folder
-from tidegate.runtime.insert_log import InsertLog
-from tidegate.runtime.ledger import Ledger
 from tidegate.runtime.reinjection import Returning
 from tidegate.runtime.sinks import Sinks
-from tidegate.runtime.step_log import StepLog
 from tidegate.spark import session
 from tidegate.spark.analyzer import SparkAnalyzer
 from tidegate.spark.generation import Wanted
@@ -31,6 +27,10 @@ from tidegate.spark.pipeline import Pipeline
 from tidegate.spark.queries import Queries
 from tidegate.spark.types import arrow_schema
 from tidegate.sql.durations import micros
+from tidegate.storage.folder import Folder
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_log import StepLog
 from tidegate.traits.waterline import Frontier, walk
 
 COMPACT_EVERY = 50

@@ -20,9 +20,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidegate.connectors.base import WEIGHT
-from tidegate.runtime.insert_log import HEAD, InsertLog
+from tidegate.core.columns import WEIGHT
 from tidegate.spark import blocks
+from tidegate.storage.insert_log import HEAD, InsertLog
 
 ENTRIES_PER_PARTITION = 4
 WORTH_STRIPES = 2_000_000

@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Branch, Circuit, Input
 from tidegate.connectors.base import Source
-from tidegate.runtime.container import write_atomically
+from tidegate.core.files import write_atomically
+from tidegate.core.schema import Schema
 from tidegate.spark import blocks
 from tidegate.spark.lowering import Consumer, Replays, consumers
 from tidegate.spark.processor import STATE

@@ -11,9 +11,10 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState
 
-from tidegate.circuit.model import ORDER, Refusal
-from tidegate.kernels.api import SEQ, WEIGHT, Clock, Delta
-from tidegate.kernels.specs import KernelSpec
+from tidegate.circuit.model import Refusal
+from tidegate.core.columns import ORDER, SEQ, WEIGHT
+from tidegate.ir.specs import KernelSpec
+from tidegate.kernels.api import Clock, Delta
 from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block

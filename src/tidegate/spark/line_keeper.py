@@ -13,8 +13,8 @@ from sqlglot import exp, parse_one
 from tidegate.bind.events import OF_VIEW
 from tidegate.catalog.bus import BUS
 from tidegate.circuit.model import Circuit, Op
+from tidegate.ir.specs import AggregateSpec, GatedSpec, KernelSpec, WindowedSpec
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.kernels.specs import AggregateSpec, GatedSpec, KernelSpec, WindowedSpec
 from tidegate.kernels.windows import opened
 from tidegate.spark.frontiers import Frontiers, values
 from tidegate.sql import Tidegate, render

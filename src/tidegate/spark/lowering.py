@@ -15,24 +15,10 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from tidegate.catalog.schema import Schema
-from tidegate.circuit.model import (
-    ORDER,
-    Branch,
-    Circuit,
-    Door,
-    Filter,
-    Guard,
-    Op,
-    Output,
-    Port,
-    Project,
-    Refusal,
-    Seen,
-)
-from tidegate.connectors.base import SHARD
-from tidegate.kernels.api import HASH, SEQ, WEIGHT
-from tidegate.kernels.specs import AggregateSpec, GatedSpec, TableSpec, Test, WindowedSpec, share_of_cap
+from tidegate.circuit.model import Branch, Circuit, Door, Filter, Guard, Op, Output, Port, Project, Refusal, Seen
+from tidegate.core.columns import HASH, ORDER, SEQ, SHARD, WEIGHT
+from tidegate.core.schema import Schema
+from tidegate.ir.specs import AggregateSpec, GatedSpec, TableSpec, Test, WindowedSpec, share_of_cap
 from tidegate.spark import blocks, buckets, xxhash64
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.direct import Reading, read_and_pack

@@ -15,9 +15,10 @@ from pyspark.sql.types import StructType
 
 from tidegate import kernels
 from tidegate.circuit.model import Refusal
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Grouping, Kernel
-from tidegate.kernels.specs import KernelSpec, Test
-from tidegate.runtime import zset
+from tidegate.core import zset
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import KernelSpec, Test
+from tidegate.kernels.api import Clock, Grouping, Kernel
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource

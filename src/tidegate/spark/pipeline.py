@@ -19,14 +19,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
-from tidegate.catalog.schema import Schema
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.base import FileNames, Remote, Sharded, Source, SourceContext
-from tidegate.kernels.api import WEIGHT
-from tidegate.runtime.container import write_atomically
-from tidegate.runtime.folder import Folder
-from tidegate.runtime.insert_log import InsertLog
-from tidegate.runtime.step_log import StepLog
+from tidegate.core.columns import WEIGHT
+from tidegate.core.files import write_atomically
+from tidegate.core.schema import Schema
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.feed import Feed
@@ -45,6 +42,9 @@ from tidegate.spark.lowering import Lowering, wide_schema
 from tidegate.spark.recorder import NO_OFFSET, Late, Recorder, StopRequested
 from tidegate.spark.types import arrow_schema, arrow_type
 from tidegate.spark.waker import Waker
+from tidegate.storage.folder import Folder
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_log import StepLog
 
 SETTINGS_FILE = "pipeline.json"
 SLOW_WORKER = "worker failed to connect back"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.errors import Error, did_you_mean
 from tidegate.spark.conditions import error_of, quiet
 from tidegate.spark.types import arrow_schema, struct_type

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 
 from tidegate.circuit.model import Output
 from tidegate.connectors.base import Sharded
+from tidegate.core import zset
+from tidegate.core.columns import OP, WEIGHT
 from tidegate.kernels.api import Clock
-from tidegate.runtime import zset
-from tidegate.runtime.step_log import StepLog, StepRecord, late_records
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange, written
@@ -24,13 +24,14 @@ from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
 from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.types import arrow_schema
+from tidegate.storage.step_log import StepLog, StepRecord, late_records
 
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
 NO_OFFSET = "-"
 FEW_LATE = 1_000
 Files = dict[str, list[list[Any]]]
-LOGGED = [pa.field(zset.OP, pa.string()), pa.field(zset.WEIGHT, pa.int64())]
+LOGGED = [pa.field(OP, pa.string()), pa.field(WEIGHT, pa.int64())]
 
 
 class StopRequested(Exception):
@@ -145,7 +146,7 @@ class Recorder:
     def _late_file(self, said: dict[str, Any], rows: pl.DataFrame) -> dict[str, Any]:
         """Many late rows: they are put on record as they are, and become text when somebody asks for them."""
         name = written(codec.encode(rows), self._spill)
-        count = int(rows[zset.WEIGHT].abs().sum()) * max(1, len(said["views"]))
+        count = int(rows[WEIGHT].abs().sum()) * max(1, len(said["views"]))
         return {**said, "name": name, "count": count}
 
     def _note_wakes(self, wakes: dict[str, dict[str, int | None]]) -> None:
@@ -162,7 +163,7 @@ class Recorder:
     def _before(self, relation: str) -> pl.DataFrame | None:
         """What a relation contained before this generation, to be taken back; None if nothing."""
         rows = self._log.weighted(relation, self._schemas[relation], self._base)
-        return rows.with_columns(-pl.col(zset.WEIGHT)) if rows.height else None
+        return rows.with_columns(-pl.col(WEIGHT)) if rows.height else None
 
     def _log_output(
         self,
@@ -185,7 +186,7 @@ class Recorder:
             frames.append(before.with_columns(nulls))
         if not frames:
             return
-        names = [column.name for column in output.columns] + hidden + [zset.WEIGHT]
+        names = [column.name for column in output.columns] + hidden + [WEIGHT]
         rows = pl.concat([frame.select(names) for frame in frames], how="vertical_relaxed")
         table = zset.changes(rows, hidden, output.key, append, output.mark).to_arrow()
         if table.num_rows:

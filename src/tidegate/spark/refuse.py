@@ -11,11 +11,11 @@ import polars as pl
 
 from tidegate.bind.events import OF_VIEW
 from tidegate.circuit.model import Door, Refusal, Seen
-from tidegate.connectors.base import SHARD
-from tidegate.kernels.api import LATE, NO_TIME, WEIGHT, Bound, Clock, Kernel
+from tidegate.core.columns import SHARD, WEIGHT
+from tidegate.ir.specs import GatedSpec, KernelSpec, Test, WindowedSpec
+from tidegate.kernels.api import LATE, NO_TIME, Bound, Clock, Kernel
 from tidegate.kernels.lines import passes
 from tidegate.kernels.refusals import row_json
-from tidegate.kernels.specs import GatedSpec, KernelSpec, Test, WindowedSpec
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sqlglot import exp
 
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.sql.event_values import COMPARISONS, is_path, number, own_nodes
 
 Columns = Callable[[str], Schema | None]

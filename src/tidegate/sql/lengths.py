@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 
 SECOND = 1_000_000
 _MICROS = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tidegate.kernels.specs import Length, WindowSpec
+from tidegate.ir.specs import Length, WindowSpec
 from tidegate.sql.dialect import render
 from tidegate.sql.parsing import parse
 from tidegate.sql.statements import Select

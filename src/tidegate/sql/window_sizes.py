@@ -7,7 +7,7 @@ from typing import Never
 from sqlglot import exp
 
 from tidegate.errors import make
-from tidegate.kernels.specs import Length, WindowSpec
+from tidegate.ir.specs import Length, WindowSpec
 from tidegate.sql.dialect import render
 from tidegate.sql.lengths import length
 from tidegate.sql.spans import span_of

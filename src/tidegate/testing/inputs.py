@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.testing.bags import consolidated
 from tidegate.testing.spec.compare import canonical
 from tidegate.testing.spec.types import Type, parse_type

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.spark.types import arrow_schema
 from tidegate.testing.bags import Change, Row, consolidated
 from tidegate.testing.inputs import Input

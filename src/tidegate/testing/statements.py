@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from tidegate.catalog.bus import BUS
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.sql import clauses, render
 from tidegate.sql import parse as sql_parse
 from tidegate.sql import statements as sql

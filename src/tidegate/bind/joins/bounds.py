@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.sql import length
 
 DAY_US = 86_400_000_000

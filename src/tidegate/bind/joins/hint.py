@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tidegate.bind.context import Context
 from tidegate.errors import Error, Span, did_you_mean, make, warning
-from tidegate.kernels.join_specs import PROCTIME, ROWTIME, EarlyFire
+from tidegate.ir.join_specs import PROCTIME, ROWTIME, EarlyFire
 from tidegate.sql import hints
 from tidegate.sql.durations import micros
 

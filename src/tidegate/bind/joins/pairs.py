@@ -10,7 +10,7 @@ from tidegate.bind.context import unique
 from tidegate.bind.joins.conditions import Conditions
 from tidegate.bind.joins.sides import Side, comparison, held, key_pair
 from tidegate.bind.storable import cast
-from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, KeyPair
+from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, KeyPair
 from tidegate.plan import Filter, Item, Join, Node, Project, Scalar, UnionAll, conjunction, kept
 
 

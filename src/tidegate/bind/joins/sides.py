@@ -11,9 +11,9 @@ from tidegate.bind.context import Context, unique
 from tidegate.bind.joins.conditions import Compared
 from tidegate.bind.scope import written
 from tidegate.bind.storable import cast, check_comparable, storable
-from tidegate.catalog.schema import Column
+from tidegate.core.schema import Column
 from tidegate.errors import Error, make
-from tidegate.kernels.join_specs import Comparison, KeyPair
+from tidegate.ir.join_specs import Comparison, KeyPair
 from tidegate.plan import Filter, Item, Node, Project, Scalar, conjunction, kept
 from tidegate.sql import span_of
 

@@ -10,7 +10,7 @@ import yaml
 
 from tidegate.cli.listening.config import Origin
 from tidegate.cli.listening.environment import expanded, hide_braces, show_braces
-from tidegate.connectors.secrets import masked
+from tidegate.core.secrets import masked
 from tidegate.errors import Error, Span, make
 
 _TAG = "tag:yaml.org,2002:"

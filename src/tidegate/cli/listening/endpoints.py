@@ -17,7 +17,7 @@ from tidegate.cli.listening.config import (
 )
 from tidegate.cli.listening.document import Fields, Items, Node, Scalar
 from tidegate.connectors.kafka.options import BROKERS
-from tidegate.connectors.options import folded_key
+from tidegate.core.options import folded_key
 from tidegate.errors import did_you_mean, nearest
 
 MAIN = {

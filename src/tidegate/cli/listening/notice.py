@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.cli.listening.config import Config, Endpoint
-from tidegate.connectors.options import options_shown
+from tidegate.core.options import options_shown
 from tidegate.errors import enumerated
 
 SUBJECTS = ("tables", "table", "channels", "topic", "port")

@@ -23,7 +23,7 @@ from tidegate.cli.listening.page import metrics_page
 from tidegate.cli.listening.statements import Definition
 from tidegate.cli.opening import opened, told
 from tidegate.cli.run import ended_by_signal, refuse_foreign
-from tidegate.connectors.secrets import is_secret, masked
+from tidegate.core.secrets import is_secret, masked
 from tidegate.errors import make
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import partial
 from tidegate.catalog.bus import BUS
 from tidegate.cli.listening.config import Config, Endpoint, Origin, Setting, View
 from tidegate.cli.listening.flags import FLAGS
-from tidegate.connectors.secrets import mask_sql
+from tidegate.core.secrets import mask_sql
 from tidegate.errors import Error, Span, line_and_column
 
 CREATE, REPLACE = "CREATE ", "CREATE OR REPLACE "

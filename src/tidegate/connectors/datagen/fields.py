@@ -12,9 +12,9 @@ import pyarrow as pa
 from tidegate.connectors.datagen import generators as g
 from tidegate.connectors.datagen import literals
 from tidegate.connectors.datagen.randomness import key_of
-from tidegate.connectors.options import Bag, invalid
+from tidegate.core.arrow_types import spark_name
+from tidegate.core.options import Bag, invalid
 from tidegate.errors import make
-from tidegate.runtime.arrow_types import spark_name
 
 _MOST_ZIPF_VALUES = 10_000_000
 

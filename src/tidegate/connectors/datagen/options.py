@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from tidegate.catalog.schema import Schema, names
 from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.datagen.fields import Field, generator
 from tidegate.connectors.datagen.generators import Generator
-from tidegate.connectors.options import Bag
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.options import Bag
+from tidegate.core.schema import Schema, names
 from tidegate.errors import did_you_mean, make
-from tidegate.runtime.arrow_types import arrow_type
 
 _DEFAULT_RATE = 10
 _DEFAULT_STEP = 100_000

@@ -17,11 +17,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from tidegate.catalog.schema import Column
-from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.base import Position, SourceContext, SourceSpec
 from tidegate.connectors.datagen.options import Plan, plan
-from tidegate.connectors.options import Bag
-from tidegate.connectors.quoting import identifier
+from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
+from tidegate.core.options import Bag
+from tidegate.core.quoting import identifier
+from tidegate.core.schema import Column
 from tidegate.errors import Error
 
 if TYPE_CHECKING:

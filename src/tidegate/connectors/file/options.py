@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tidegate.connectors.base import SinkSpec
-from tidegate.connectors.options import Bag, checked_format, parse_duration, parse_size
+from tidegate.core.options import Bag, checked_format, parse_duration, parse_size
 from tidegate.errors import make
 
 FORMATS = ("json", "ops")

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tidegate.connectors.durable import write_atomically
+from tidegate.core.durable import write_atomically
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tidegate.connectors.durable import sync_folder
+from tidegate.core.durable import sync_folder
 
 
 def put_aside(path: Path, keep: int) -> None:

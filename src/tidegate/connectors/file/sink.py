@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import sync_folder
+from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.file import record
 from tidegate.connectors.file.options import WriteOptions, write_options
 from tidegate.connectors.file.record import Record
 from tidegate.connectors.file.rotation import put_aside
-from tidegate.connectors.options import Bag
 from tidegate.connectors.stdout.sink import lines
+from tidegate.core.durable import sync_folder
+from tidegate.core.options import Bag
 from tidegate.errors import make
+from tidegate.traits.kind import Kind
 
 
 @dataclass

@@ -7,9 +7,9 @@ malformed rows pay for that.
 
 from __future__ import annotations
 
-from tidegate.catalog.schema import Schema
 from tidegate.connectors.files.options import ReadOptions
-from tidegate.connectors.quoting import identifier, literal
+from tidegate.core.quoting import identifier, literal
+from tidegate.core.schema import Schema
 
 CORRUPT = "__corrupt"
 

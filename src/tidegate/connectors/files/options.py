@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidegate.connectors.base import SinkSpec, SourceSpec
-from tidegate.connectors.options import Bag, checked_format
+from tidegate.core.options import Bag, checked_format
 from tidegate.errors import Span, make
 
 FORMATS = ("parquet", "csv", "json")

@@ -11,13 +11,14 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.catalog.schema import names
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import write_atomically
+from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.files.options import WriteOptions, write_options
 from tidegate.connectors.files.writing import write_rows
-from tidegate.connectors.options import Bag
+from tidegate.core.durable import write_atomically
+from tidegate.core.options import Bag
+from tidegate.core.schema import names
 from tidegate.errors import Span, make
+from tidegate.traits.kind import Kind
 
 _ADDED = ("op", "weight", "step")
 

@@ -11,13 +11,14 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from tidegate.catalog.schema import names
-from tidegate.connectors.base import ERROR, RAW, SEQ, WEIGHT, Position, SourceContext, SourceSpec
+from tidegate.connectors.base import Position, SourceContext, SourceSpec
 from tidegate.connectors.files.malformed import CORRUPT, error_text, row_text
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.connectors.files.positions import consumed
-from tidegate.connectors.options import Bag
-from tidegate.connectors.quoting import identifier, literal
+from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
+from tidegate.core.options import Bag
+from tidegate.core.quoting import identifier, literal
+from tidegate.core.schema import names
 from tidegate.errors import Error, make
 from tidegate.formats.malformed import missing_text
 

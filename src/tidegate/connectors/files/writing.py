@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from tidegate.connectors.files.options import WriteOptions
-from tidegate.connectors.lines import csv_column, json_objects
+from tidegate.core.render import csv_column, json_objects
 
 
 def write_rows(table: pa.Table, file: BinaryIO, options: WriteOptions) -> None:

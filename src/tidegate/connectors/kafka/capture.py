@@ -13,7 +13,7 @@ from tidegate.connectors.base import CaptureContext, Intake, Refused, SourceSpec
 from tidegate.connectors.kafka.consumer import Partition, TopicReader
 from tidegate.connectors.kafka.options import ReadOptions
 from tidegate.connectors.kafka.records import Reader
-from tidegate.connectors.options import Bag, checked_format
+from tidegate.core.options import Bag, checked_format
 from tidegate.errors import make
 from tidegate.formats.events import Event, rows_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.connectors.kafka.client import LOGGER, client_settings, library
 from tidegate.connectors.kafka.options import ReadOptions
-from tidegate.connectors.secrets import is_secret
+from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
 
 ANSWER_SECONDS = 5.0

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.connectors.quoting import literal
+from tidegate.core.quoting import literal
 from tidegate.errors import Error, make
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.catalog.schema import Column, Schema
-from tidegate.connectors.options import Bag
-from tidegate.connectors.quoting import identifier
+from tidegate.core.options import Bag
+from tidegate.core.quoting import identifier
+from tidegate.core.schema import Column, Schema
 from tidegate.errors import did_you_mean, make
 
 _HEADERS = "map_from_entries(transform(array_distinct(transform(`__headers`, h -> h.key)), k -> struct(k, {last})))"

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import LastStep
+from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink_options import WriteOptions, write_options
 from tidegate.connectors.kafka.transactions import Connection, check_settings
-from tidegate.connectors.options import Bag
+from tidegate.core.durable import LastStep
+from tidegate.core.options import Bag
 from tidegate.errors import make
 from tidegate.formats.base import Encoder, Layout
 from tidegate.formats.names import encoder
+from tidegate.traits.kind import Kind
 
 
 @dataclass

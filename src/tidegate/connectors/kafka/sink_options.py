@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from tidegate.catalog.schema import names
 from tidegate.connectors.base import SinkSpec
 from tidegate.connectors.kafka.options import BROKERS, PASSED
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
+from tidegate.core.schema import names
 from tidegate.errors import Span, did_you_mean, make
 
 TRANSACTION_TIMEOUT = timedelta(minutes=5)

@@ -12,27 +12,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import names
-from tidegate.connectors.base import (
-    ERROR,
-    RAW,
-    SEQ,
-    SHARD,
-    WEIGHT,
-    Capture,
-    CaptureContext,
-    Captured,
-    Position,
-    SourceContext,
-    SourceSpec,
-)
+from tidegate.connectors.base import Capture, CaptureContext, Captured, Position, SourceContext, SourceSpec
 from tidegate.connectors.kafka import jars
 from tidegate.connectors.kafka.capture import BusOptions, KafkaCapture, bus_options
 from tidegate.connectors.kafka.client import partitions
 from tidegate.connectors.kafka.metadata import expressions, metadata
 from tidegate.connectors.kafka.options import ReadOptions, read_options
-from tidegate.connectors.options import Bag
-from tidegate.connectors.quoting import identifier, literal
+from tidegate.core.columns import ERROR, RAW, SEQ, SHARD, WEIGHT
+from tidegate.core.options import Bag
+from tidegate.core.quoting import identifier, literal
+from tidegate.core.schema import names
 from tidegate.errors import Error, make
 from tidegate.formats.base import KEY, PART, VALUE, Decoder, Layout
 from tidegate.formats.names import decoder

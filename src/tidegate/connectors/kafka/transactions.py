@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate.connectors.kafka.client import LOGGER, client_settings, library
 from tidegate.connectors.kafka.sink_options import WriteOptions
-from tidegate.connectors.secrets import is_secret
+from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
 
 Record = tuple[bytes | None, bytes | None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.options import Server, server_options
+from tidegate.core.options import Bag
 from tidegate.errors import make
 
 LONGEST_CHANNEL = 63

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tidegate.connectors.base import Capture, CaptureContext, Captured, Position, SourceContext, SourceSpec
 from tidegate.connectors.notify.capture import NotifyCapture
 from tidegate.connectors.notify.options import ListenOptions, listen_options
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.events_only import refuse_columns
+from tidegate.core.options import Bag
 from tidegate.errors import Error
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.connectors.options import Bag
 from tidegate.connectors.postgres.options import Server, server_options, table_name
+from tidegate.core.options import Bag
 
 COLUMNS = {
     "id": ("id",),

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.connectors.base import Capture, CaptureContext, Captured, Position, SourceContext, SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.outbox.capture import OutboxCapture
 from tidegate.connectors.outbox.options import OutboxOptions, outbox_options
 from tidegate.connectors.postgres.events_only import refuse_columns
+from tidegate.core.options import Bag
 from tidegate.errors import Error
 
 if TYPE_CHECKING:

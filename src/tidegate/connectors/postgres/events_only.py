@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.connectors.base import SourceSpec
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
 from tidegate.errors import make
 
 

@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import names
-from tidegate.connectors.base import WEIGHT, Refused, Rows, SourceSpec
+from tidegate.connectors.base import Refused, Rows, SourceSpec
 from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.payloads import filled
 from tidegate.connectors.postgres.pgoutput import UNCHANGED, Cell, Cells, Change, Table
 from tidegate.connectors.postgres.typed import place_of, typed
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.columns import WEIGHT
+from tidegate.core.schema import names
 from tidegate.errors import Error, make
-from tidegate.runtime.arrow_types import arrow_type
 
 CHUNK = 20_000
 Key = tuple[Cell, ...]

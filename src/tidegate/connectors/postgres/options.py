@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import unquote
 
-from tidegate.connectors.options import Bag, parse_duration
+from tidegate.core.options import Bag, parse_duration
 from tidegate.errors import Span, make
 
 REFRESH = ("cdc", "manual", "snapshot_only", "periodic")

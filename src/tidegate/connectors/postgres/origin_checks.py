@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.catalog.schema import names
 from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.postgres.origin import OriginTable, Part
+from tidegate.core.schema import names
 from tidegate.errors import Error, make
 
 

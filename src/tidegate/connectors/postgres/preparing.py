@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.catalog.schema import names as names_in
 from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.postgres.options import Following, Server
 from tidegate.connectors.postgres.origin import Form, OriginTable, wanted_tables
@@ -14,6 +13,7 @@ from tidegate.connectors.postgres.origin_checks import check_key, check_parts, c
 from tidegate.connectors.postgres.position import default_name
 from tidegate.connectors.postgres.publication import Wanted, ensure_publication
 from tidegate.connectors.postgres.record import Record
+from tidegate.core.schema import names as names_in
 from tidegate.errors import make
 
 

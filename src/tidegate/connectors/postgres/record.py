@@ -7,7 +7,7 @@ import secrets
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tidegate.connectors.durable import write_atomically
+from tidegate.core.durable import write_atomically
 
 
 @dataclass(frozen=True)

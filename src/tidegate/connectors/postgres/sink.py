@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.options import Bag
+from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.postgres.client import Away
 from tidegate.connectors.postgres.sink_options import WriteOptions, write_options
 from tidegate.connectors.postgres.sink_session import Session
+from tidegate.core.options import Bag
 from tidegate.errors import make
+from tidegate.traits.kind import Kind
 
 
 @dataclass

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.lines import json_cells
 from tidegate.connectors.postgres.sink_types import Field
+from tidegate.core.render import json_cells
 
 BATCH = 20_000
 NULL = "\\N"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.connectors.base import Kind, SinkSpec
-from tidegate.connectors.options import Bag
+from tidegate.connectors.base import SinkSpec
 from tidegate.connectors.postgres.options import Server, server_options, table_name
 from tidegate.connectors.rows import no_key, refuse_clash
+from tidegate.core.options import Bag
 from tidegate.errors import make
+from tidegate.traits.kind import Kind
 
 MODES: dict[str, Kind] = {"upsert": "upsert", "append": "append", "changelog": "changelog"}
 STEPS = "tidegate_steps"

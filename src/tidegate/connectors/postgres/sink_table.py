@@ -8,8 +8,8 @@ from typing import Any
 
 from tidegate.connectors.base import SinkSpec
 from tidegate.connectors.postgres.sink_types import Field, holds
+from tidegate.core.arrow_types import spark_name
 from tidegate.errors import Error, enumerated, make
-from tidegate.runtime.arrow_types import spark_name
 
 NULLS_AS_VALUES = 150_000
 """The version since which a unique index can take NULL for a value."""

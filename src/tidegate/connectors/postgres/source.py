@@ -9,27 +9,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import names
-from tidegate.connectors.base import (
-    ERROR,
-    RAW,
-    SEQ,
-    WEIGHT,
-    Capture,
-    CaptureContext,
-    Captured,
-    Position,
-    SourceContext,
-    SourceSpec,
-)
-from tidegate.connectors.options import Bag
+from tidegate.connectors.base import Capture, CaptureContext, Captured, Position, SourceContext, SourceSpec
 from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.capture import PostgresCapture
 from tidegate.connectors.postgres.client import Reading, reading
 from tidegate.connectors.postgres.options import ReadOptions, event_options, read_options
 from tidegate.connectors.postgres.typed import place_of, typed
+from tidegate.core.arrow_types import arrow_type
+from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
+from tidegate.core.options import Bag
+from tidegate.core.schema import names
 from tidegate.errors import Error, make
-from tidegate.runtime.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.postgres import values
+from tidegate.core.arrow_types import arrow_type
 from tidegate.errors import Error, enumerated, make, nearest
-from tidegate.runtime.arrow_types import arrow_type
 
 SHOWN = 80
 

@@ -8,8 +8,8 @@ from typing import Literal
 from urllib.parse import unquote
 
 from tidegate.connectors.base import SinkSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.rows import no_key
+from tidegate.core.options import Bag
 from tidegate.errors import Span, make
 
 MODES = ("stream", "keys")

@@ -8,12 +8,13 @@ from itertools import islice
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.options import Bag
+from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.redis.client import Connection
 from tidegate.connectors.redis.commands import Command, entries, settings
 from tidegate.connectors.redis.options import WriteOptions, write_options
+from tidegate.core.options import Bag
 from tidegate.errors import make
+from tidegate.traits.kind import Kind
 
 PART = 5_000
 """How many commands Redis runs at a time: nobody else is served meanwhile."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidegate.connectors.http import host_of, path_of, port_of
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
 from tidegate.errors import make
 
 HEARTBEAT = timedelta(seconds=15)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import LastStep
+from tidegate.connectors.base import SinkContext, SinkSpec
 from tidegate.connectors.http import Exchange, HttpServer, Refusal
-from tidegate.connectors.options import Bag
 from tidegate.connectors.sse.hub import Hub, Item, Place
 from tidegate.connectors.sse.options import StreamOptions, stream_options
 from tidegate.connectors.sse.stream import ClientStream, pattern
 from tidegate.connectors.webhook.messages import messages
+from tidegate.core.durable import LastStep
+from tidegate.core.options import Bag
+from tidegate.traits.kind import Kind
 
 _STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _PREFLIGHT = {

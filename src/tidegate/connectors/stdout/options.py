@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.connectors.base import SinkSpec
-from tidegate.connectors.options import Bag, checked_format
+from tidegate.core.options import Bag, checked_format
 
 FORMATS = ("ops", "json")
 

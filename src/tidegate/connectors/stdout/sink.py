@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Kind, ReaderGone, SinkContext, SinkSpec
-from tidegate.connectors.durable import LastStep
-from tidegate.connectors.lines import json_objects, shown_cells
-from tidegate.connectors.options import Bag
+from tidegate.connectors.base import ReaderGone, SinkContext, SinkSpec
 from tidegate.connectors.rows import appended
 from tidegate.connectors.stdout.options import line_format
+from tidegate.core.durable import LastStep
+from tidegate.core.options import Bag
+from tidegate.core.render import json_objects, shown_cells
 from tidegate.formats.events import event_objects
+from tidegate.traits.kind import Kind
 
 
 @dataclass

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tidegate.connectors.durable import sync_folder
+from tidegate.core.durable import sync_folder
 
 FILE = "dead_letters.jsonl"
 FIELDS = ("sink", "step", "id", "status", "error", "body", "time")

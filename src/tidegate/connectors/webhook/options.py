@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tidegate.connectors.base import SourceSpec
 from tidegate.connectors.http import host_of, path_of, port_of
-from tidegate.connectors.options import Bag
+from tidegate.core.options import Bag
 from tidegate.errors import make
 
 SIGNATURE = "X-Tidegate-Signature"

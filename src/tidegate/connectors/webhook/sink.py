@@ -10,14 +10,15 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from tidegate.connectors.base import BrokenOff, Kind, SinkContext, SinkSpec
-from tidegate.connectors.durable import LastStep
-from tidegate.connectors.options import Bag
+from tidegate.connectors.base import BrokenOff, SinkContext, SinkSpec
 from tidegate.connectors.webhook.letters import DeadLetters, Progress
 from tidegate.connectors.webhook.messages import arrays, messages
 from tidegate.connectors.webhook.options import SIGNATURE, PostOptions, post_options
 from tidegate.connectors.webhook.posting import Outcome, Poster, pause_after
 from tidegate.connectors.webhook.signing import signature
+from tidegate.core.durable import LastStep
+from tidegate.core.options import Bag
+from tidegate.traits.kind import Kind
 
 
 class DeliveryError(OSError):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.base import Capture, CaptureContext, Captured, SourceSpec
-from tidegate.connectors.options import Bag
 from tidegate.connectors.webhook.capture import WebhookCapture
 from tidegate.connectors.webhook.options import TakeOptions, take_options
+from tidegate.core.options import Bag
 from tidegate.errors import make
 
 

@@ -5,9 +5,9 @@ To add a function, subclass `Sums`, `Best` or `Bag` (see `function`) and enter i
 
 from __future__ import annotations
 
+from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels.aggregates import extremes, numbers, values
 from tidegate.kernels.aggregates.function import Bag, Best, Function
-from tidegate.kernels.specs import AggregateSpec, Call
 
 FUNCTIONS: dict[str, type[Function]] = {
     "count": numbers.CountValues,

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP
 from tidegate.kernels.aggregates.plan import Plan, Values
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, State
+from tidegate.kernels.api import Clock, State
 from tidegate.kernels.frames import aligned, numbered, types_of
 from tidegate.kernels.state.merge import equal
 from tidegate.kernels.state.search import Mask, Places

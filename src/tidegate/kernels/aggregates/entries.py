@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.kernels.aggregates.function import PLACE, STEP
 from tidegate.kernels.aggregates.plan import Values
-from tidegate.kernels.api import SEQ, WEIGHT
 from tidegate.kernels.frames import consolidated
 
 _SIMPLE = (pl.Boolean, pl.String, pl.Decimal)

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tidegate.core.columns import WEIGHT
+from tidegate.core.polars_types import polars_type
+from tidegate.ir.specs import Call
 from tidegate.kernels.aggregates.accumulators import Accumulator
-from tidegate.kernels.api import WEIGHT
-from tidegate.kernels.specs import Call
-from tidegate.kernels.types import polars_type
 
 GROUP = "__g"
 """In frames of entries: the number of the group."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tidegate.core.polars_types import decimal_parts
 from tidegate.kernels.aggregates.accumulators import Accumulator, Count, Doubles, Limbs, Real, Truths
 from tidegate.kernels.aggregates.exact import UNIT, Floats, Ints, Reals
 from tidegate.kernels.aggregates.function import Sums
 from tidegate.kernels.aggregates.wide import Wide, decimals
-from tidegate.kernels.types import decimal_parts
 
 _SMALL = {"tinyint", "smallint", "int"}
 

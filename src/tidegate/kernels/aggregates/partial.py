@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH, WEIGHT
 from tidegate.kernels.aggregates import dense
 from tidegate.kernels.aggregates.accumulators import Real
 from tidegate.kernels.aggregates.entries import counting, net
 from tidegate.kernels.aggregates.exact import LIMBS, Reals, split
 from tidegate.kernels.aggregates.plan import Plan
-from tidegate.kernels.api import HASH, WEIGHT
 from tidegate.kernels.frames import normalised, numbered
 
 KIND = "__k"

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import polars as pl
 
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.core.polars_types import polars_type
+from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.accumulators import Accumulator, Double, Real
 from tidegate.kernels.aggregates.function import PLACE, STEP, Bag, Best, Function, Ordering, Sums
-from tidegate.kernels.api import HASH, SEQ, WEIGHT
-from tidegate.kernels.specs import AggregateSpec, Call
-from tidegate.kernels.types import polars_type
 
 T = TypeVar("T")
 SUMMED = ("sum", "avg", "mean")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH, WEIGHT
 from tidegate.kernels.aggregates.accumulators import Real
 from tidegate.kernels.aggregates.bags import PassingBag, StoredBag
 from tidegate.kernels.aggregates.partial import Parts
@@ -12,7 +13,7 @@ from tidegate.kernels.aggregates.picks import picked
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.sums import exact_sums, whole_sums
-from tidegate.kernels.api import HASH, WEIGHT, Clock, State
+from tidegate.kernels.api import Clock, State
 from tidegate.kernels.frames import aligned, changes, numbered, types_of
 from tidegate.kernels.state.merge import equal
 from tidegate.kernels.state.search import Mask

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import WEIGHT
 from tidegate.kernels.aggregates.accumulators import Count, Double, Limbs, Real, Truths
 from tidegate.kernels.aggregates.exact import LIMBS, Ints, Reals, split
 from tidegate.kernels.aggregates.function import GROUP
-from tidegate.kernels.api import WEIGHT
 
 
 def whole_sums(

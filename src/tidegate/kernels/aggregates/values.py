@@ -7,8 +7,8 @@ import operator
 
 import polars as pl
 
+from tidegate.core.columns import WEIGHT
 from tidegate.kernels.aggregates.function import GROUP, Bag, per_group, spread_out
-from tidegate.kernels.api import WEIGHT
 
 
 class Collected(Bag):

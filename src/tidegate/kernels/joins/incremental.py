@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Table, Welcoming
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
+from tidegate.kernels.api import Clock, Delta, State, Table, Welcoming
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
-from tidegate.kernels.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
 from tidegate.kernels.joins.pairs import Meeting, kept, met, padded, settled
 from tidegate.kernels.ranking import Ints
 from tidegate.kernels.top_n import ROW_HASH

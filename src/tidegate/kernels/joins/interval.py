@@ -14,9 +14,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from tidegate.kernels.api import LATE, WEIGHT, Clock, Delta, State
+from tidegate.core.columns import WEIGHT
+from tidegate.ir.join_specs import ANTI, INNER, SEMI, IntervalSpec
+from tidegate.kernels.api import LATE, Clock, Delta, State
 from tidegate.kernels.frames import nonempty
-from tidegate.kernels.join_specs import ANTI, INNER, SEMI, IntervalSpec
 from tidegate.kernels.joins.incremental import KINDS, MATCHES
 from tidegate.kernels.joins.interval_limits import frontier
 from tidegate.kernels.joins.interval_pairs import pairs_of

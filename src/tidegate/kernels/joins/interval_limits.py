@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegate.ir.join_specs import PROCTIME, IntervalSpec
 from tidegate.kernels.api import INFINITE, Clock
-from tidegate.kernels.join_specs import PROCTIME, IntervalSpec
 from tidegate.kernels.lines import Lines, line_micros
 from tidegate.kernels.ranking import Ints
 from tidegate.kernels.state.search import Mask

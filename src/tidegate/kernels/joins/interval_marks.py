@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import WEIGHT
+from tidegate.core.columns import WEIGHT
 from tidegate.kernels.joins.interval_rows import Touched
 from tidegate.kernels.joins.pairs import Pairs
 from tidegate.kernels.ranking import Ints

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, RowError
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.kernels.api import RowError
 from tidegate.kernels.joins.interval_limits import Limits
 from tidegate.kernels.joins.interval_reach import Points, Spans, within_reach
 from tidegate.kernels.joins.interval_side import Side, numbers

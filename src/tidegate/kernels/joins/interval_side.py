@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, State, Table
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.join_specs import PROCTIME, Comparison, IntervalSpec, KeyPair
+from tidegate.kernels.api import Clock, State, Table
 from tidegate.kernels.frames import consolidated, normalised
-from tidegate.kernels.join_specs import PROCTIME, Comparison, IntervalSpec, KeyPair
 from tidegate.kernels.joins.incremental import KINDS, MATCHES, SIDES
 from tidegate.kernels.joins.interval_limits import FOREVER, Limits
 from tidegate.kernels.joins.interval_slices import Slices

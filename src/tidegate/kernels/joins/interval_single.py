@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, State
+from tidegate.core.columns import HASH
+from tidegate.kernels.api import State
 from tidegate.kernels.joins.incremental import MATCHES
 from tidegate.kernels.joins.interval_limits import Limits
 from tidegate.kernels.joins.interval_rows import Touched

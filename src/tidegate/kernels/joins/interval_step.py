@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, RowError, State
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.kernels.api import Clock, Delta, RowError, State
 from tidegate.kernels.frames import nonempty
 from tidegate.kernels.joins.interval_limits import limits
 from tidegate.kernels.joins.interval_marks import Changes, Marks, correct, in_twos

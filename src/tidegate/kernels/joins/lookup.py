@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, Clock, Delta, State, Table, Welcoming
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.join_specs import LEFT, LookupSpec
+from tidegate.kernels.api import Clock, Delta, State, Table, Welcoming
 from tidegate.kernels.frames import consolidated, nonempty, normalised, numbered, types_of
-from tidegate.kernels.join_specs import LEFT, LookupSpec
 from tidegate.kernels.joins.pairs import Meeting, Pairs, kept, met, only, padded, settled
 
 _ONE = pl.lit(1, pl.Int64).alias(WEIGHT)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.join_specs import Comparison, JoinSpec, KeyPair, LookupSpec, Taken
 from tidegate.kernels.frames import consolidated, nonempty
-from tidegate.kernels.join_specs import Comparison, JoinSpec, KeyPair, LookupSpec, Taken
 from tidegate.kernels.state.cache import Hashes
 from tidegate.kernels.state.search import Mask, Places, spread
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import polars as pl
 
+from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.function import Best
 from tidegate.kernels.sessions.points import FIRST_AT, LAST_AT, MIX
-from tidegate.kernels.specs import AggregateSpec, Call
 
 
 def by_row(spec: AggregateSpec) -> AggregateSpec:

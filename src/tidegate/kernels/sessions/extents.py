@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, State, Table
+from tidegate.core.columns import HASH
+from tidegate.kernels.api import State, Table
 from tidegate.kernels.frames import types_of
 from tidegate.kernels.sessions.points import END, START
 

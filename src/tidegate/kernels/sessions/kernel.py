@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import polars as pl
 
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.ir.specs import WindowedSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregate import groups_content, unfiled
 from tidegate.kernels.aggregates.bags import forget_values
 from tidegate.kernels.aggregates.partial import Partial
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import HASH, INFINITE, NO_TIME, OK, WEIGHT, Clock, Delta, RowError, State, Table
+from tidegate.kernels.api import INFINITE, NO_TIME, OK, Clock, Delta, RowError, State, Table
 from tidegate.kernels.frames import aligned, nonempty, numbered
 from tidegate.kernels.lines import Lines, line_micros, since
 from tidegate.kernels.sessions.arrivals import by_row, with_arrivals
@@ -32,7 +34,6 @@ from tidegate.kernels.sessions.points import (
     same_points,
 )
 from tidegate.kernels.sessions.room import Room
-from tidegate.kernels.specs import WindowedSpec
 
 _NEVER, _ALWAYS = -(1 << 61), 1 << 61
 

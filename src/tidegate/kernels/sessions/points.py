@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, SEQ, WEIGHT, Clock, State, Table
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.kernels.api import Clock, State, Table
 from tidegate.kernels.frames import consolidated, normalised, numbered
 from tidegate.kernels.lines import micros
 from tidegate.kernels.state.merge import equal

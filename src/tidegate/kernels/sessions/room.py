@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, WEIGHT, RowError, State, Table
+from tidegate.core.columns import HASH, WEIGHT
+from tidegate.kernels.api import RowError, State, Table
 from tidegate.kernels.refusals import plain
 from tidegate.kernels.sessions.points import KEY, TIME
 

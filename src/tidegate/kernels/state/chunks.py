@@ -12,7 +12,8 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH, Segments
+from tidegate.core.columns import HASH
+from tidegate.kernels.api import Segments
 from tidegate.kernels.state.cache import ChunkCache, Decoded, Hashes
 from tidegate.kernels.state.search import Places, Position, first_after
 

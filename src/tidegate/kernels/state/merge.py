@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tidegate.kernels.api import HASH
+from tidegate.core.columns import HASH
 from tidegate.kernels.state.cache import Hashes
 from tidegate.kernels.state.search import Mask
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from tidegate.kernels.api import HASH, Segments
+from tidegate.core.columns import HASH
+from tidegate.kernels.api import Segments
 from tidegate.kernels.state.cache import CACHE, ChunkCache
 from tidegate.kernels.state.chunks import Chunk, Chunks
 from tidegate.kernels.state.compaction import settle

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tidegate.kernels.api import HASH
+from tidegate.core.columns import HASH
 from tidegate.kernels.state.cache import Decoded, Hashes
 from tidegate.kernels.state.chunks import Chunk, Chunks, Sorted
 from tidegate.kernels.state.layout import Layout, Run

@@ -12,7 +12,7 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.kernels.specs import Length, WindowSpec
+from tidegate.ir.specs import Length, WindowSpec
 
 Ints = npt.NDArray[np.int64]
 

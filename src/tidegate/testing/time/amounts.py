@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.sql.lengths import length
 from tidegate.testing.spec.types import Type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.testing.bags import Bag
 from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import Amount, Number, minus, number

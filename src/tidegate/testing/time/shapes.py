@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.sql.lengths import length
 from tidegate.sql.window_calls import WindowCall, table_window
 from tidegate.sql.window_spellings import spelled, window_tables

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.kernels.specs import Length
+from tidegate.ir.specs import Length
 from tidegate.testing.time.amounts import EPOCH, INFINITE, MICROSECOND, Number, add_months, plus
 
 Extent = tuple[int, int]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.model.reference import Change, Row, ordering, picked, plain
+from tests.model.reference_time import Outcome
+from tidegate.ir.join_specs import ANTI, FULL, LEFT, PROCTIME, RIGHT, SEMI, Comparison, IntervalSpec
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.kernels.join_specs import ANTI, FULL, LEFT, PROCTIME, RIGHT, SEMI, Comparison, IntervalSpec
-from tidegate.testing.reference import Change, Row, ordering, picked, plain
-from tidegate.testing.reference_time import Outcome
 
 DAY = 86_400_000_000
 PADDED = {LEFT: (0,), RIGHT: (1,), FULL: (0, 1), ANTI: (0,)}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from tidegate.testing.random_views.case import Case, Relation
-from tidegate.testing.random_views.expressions import LITERALS, condition, scalar
-from tidegate.testing.random_views.generate import Maker
-from tidegate.testing.random_views.queries import Field, Item, Query
+from tests.model.random_views.case import Case, Relation
+from tests.model.random_views.expressions import LITERALS, condition, scalar
+from tests.model.random_views.generate import Maker
+from tests.model.random_views.queries import Field, Item, Query
 
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
 TESTS = ("IN", "NOT IN", "EXISTS", "NOT EXISTS")

@@ -20,10 +20,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.core import zset
+from tidegate.core.columns import OP, WEIGHT
+from tidegate.core.files import write_atomically
 from tidegate.kernels.refusals import row_json
-from tidegate.runtime import container, zset
-from tidegate.runtime.container import Part
-from tidegate.runtime.folder import Folder
+from tidegate.storage import container
+from tidegate.storage.container import Part
+from tidegate.storage.folder import Folder
 
 INDEX = "relations.json"
 SNAPSHOT_ROWS = 20_000
@@ -156,11 +159,11 @@ class StepLog:
         rows = self.weighted(relation, schema, step)
         target = self._view(relation) / f"{step}.arrow"
         target.parent.mkdir(parents=True, exist_ok=True)
-        weighted = schema.append(pa.field(zset.WEIGHT, pa.int64()))
-        container.write_atomically(target, container.encode(rows.to_arrow().cast(weighted)))
+        weighted = schema.append(pa.field(WEIGHT, pa.int64()))
+        write_atomically(target, container.encode(rows.to_arrow().cast(weighted)))
         with self._lock:
             self._changed.pop(relation, None)
-            self._sizes[target] = int(rows[zset.WEIGHT].sum())
+            self._sizes[target] = int(rows[WEIGHT].sum())
 
     def needs_snapshot(self, relation: str) -> bool:
         """Whether a read of the content has to fold many times as many rows as it finds. Of a relation that only grows
@@ -252,7 +255,7 @@ class StepLog:
         with self._lock:
             index = self._index()
             change(index)
-            container.write_atomically(self._folder.views / INDEX, json.dumps(index).encode())
+            write_atomically(self._folder.views / INDEX, json.dumps(index).encode())
 
     def _view(self, relation: str) -> Path:
         return self._folder.views / quote(relation, safe="")
@@ -274,14 +277,14 @@ def late_count(header: Mapping[str, Any]) -> int:
 
 def late_records(said: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """One record per late row and view that refused it."""
-    names = [name for name in rows.columns if name != zset.WEIGHT]
+    names = [name for name in rows.columns if name != WEIGHT]
     for row in rows.iter_rows(named=True):
         text = row_json({name: row[name] for name in names})
-        for view in (list(said["views"]) or [None]) * abs(row[zset.WEIGHT]):
+        for view in (list(said["views"]) or [None]) * abs(row[WEIGHT]):
             yield {
                 "relation": said["relation"],
                 "view": view,
-                "op": "+I" if row[zset.WEIGHT] > 0 else "-D",
+                "op": "+I" if row[WEIGHT] > 0 else "-D",
                 "column": said["column"],
                 "row": text,
                 "waterline": said["waterline"],
@@ -289,7 +292,7 @@ def late_records(said: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[dict[s
 
 
 def _net(table: pa.Table) -> int:
-    return int(pc.sum(table.column(zset.WEIGHT)).as_py() or 0)
+    return int(pc.sum(table.column(WEIGHT)).as_py() or 0)
 
 
 def _counts(header: dict[str, Any], relation: str) -> Iterator[tuple[int, int]]:
@@ -311,22 +314,22 @@ def _as_frame(table: pa.Table) -> pl.DataFrame:
 def _spilled(path: Path) -> pa.Table:
     """Changes that a worker wrote; without ops all are insertions."""
     rows = pl.read_ipc_stream(path.read_bytes())
-    names = [name for name in rows.columns if name not in (zset.OP, zset.WEIGHT)]
-    op = pl.col(zset.OP) if zset.OP in rows.columns else pl.lit("+I").alias(zset.OP)
-    return rows.select(*names, op, zset.WEIGHT).to_arrow()
+    names = [name for name in rows.columns if name not in (OP, WEIGHT)]
+    op = pl.col(OP) if OP in rows.columns else pl.lit("+I").alias(OP)
+    return rows.select(*names, op, WEIGHT).to_arrow()
 
 
 def _retractions_first(changes: pa.Table) -> pa.Table:
     """As they are in each part."""
-    taken = pc.less(changes.column(zset.WEIGHT), 0)
-    if changes.column(zset.WEIGHT).num_chunks < 2 or not pc.any(taken).as_py():
+    taken = pc.less(changes.column(WEIGHT), 0)
+    if changes.column(WEIGHT).num_chunks < 2 or not pc.any(taken).as_py():
         return changes
     return pa.concat_tables([changes.filter(taken), changes.filter(pc.invert(taken))])
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
-    return _as_frame(table).drop(zset.OP)
+    return _as_frame(table).drop(OP)
 
 
 def _empty(schema: pa.Schema) -> pl.DataFrame:
-    return _as_frame(schema.append(pa.field(zset.WEIGHT, pa.int64())).empty_table())
+    return _as_frame(schema.append(pa.field(WEIGHT, pa.int64())).empty_table())

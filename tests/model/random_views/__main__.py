@@ -1,11 +1,11 @@
-"""`python -m tidegate.testing.random_views --seed N --views 50`: tries random views until one fails, and shrinks it."""
+"""`python -m tests.model.random_views --seed N --views 50`: tries random views until one fails, and shrinks it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tidegate.testing.random_views.run import MAKERS, try_seed
+from tests.model.random_views.run import MAKERS, try_seed
 from tidegate.testing.session import own_session
 
 
@@ -22,7 +22,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tidegate.testing.random_views", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.model.random_views", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--rounds", type=int, default=1, help="how many seeds, one pipeline each")
     parser.add_argument("--views", type=int, default=25, help="views of a pipeline")

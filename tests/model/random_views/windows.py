@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from tidegate.testing.random_views.queries import Field, Item
+from tests.model.random_views.queries import Field, Item
 
 SPELLINGS = ("from", "flink", "group", "spark")
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from tests.model.random_views.case import CLOCK, END, Case, Change, Relation, Step, View
+from tests.model.random_views.expressions import aggregate, condition, scalar
+from tests.model.random_views.queries import Field, Item, Query, Select
+from tests.model.random_views.values import random_value
+from tests.model.random_views.windows import SPELLINGS, WindowSelect, random_window
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE
-from tidegate.testing.random_views.case import CLOCK, END, Case, Change, Relation, Step, View
-from tidegate.testing.random_views.expressions import aggregate, condition, scalar
-from tidegate.testing.random_views.queries import Field, Item, Query, Select
-from tidegate.testing.random_views.values import random_value
-from tidegate.testing.random_views.windows import SPELLINGS, WindowSelect, random_window
 
 TIME = "t"
 WAITING = ("ON WATERMARK", "ON WINDOW CLOSE", "FINAL")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-WEIGHT = "__w"
-OP = "__op"
+from tidegate.core.columns import OP, WEIGHT
 
 
 def consolidate(rows: pl.DataFrame) -> pl.DataFrame:

@@ -6,11 +6,11 @@ import string
 from collections.abc import Sequence
 from random import Random
 
+from tests.model.random_views.case import Case, Change, Relation, Step, View
+from tests.model.random_views.expressions import NUMBERS, TYPES, aggregate, condition, scalar
+from tests.model.random_views.queries import Field, First, Item, Query, Select, SetOperation
+from tests.model.random_views.values import random_value
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE
-from tidegate.testing.random_views.case import Case, Change, Relation, Step, View
-from tidegate.testing.random_views.expressions import NUMBERS, TYPES, aggregate, condition, scalar
-from tidegate.testing.random_views.queries import Field, First, Item, Query, Select, SetOperation
-from tidegate.testing.random_views.values import random_value
 
 WORDS = ("UNION ALL", "UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
 DEPTH = 3

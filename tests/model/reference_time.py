@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.model.reference import Change, Groups, Row, picked
+from tidegate.ir.specs import DuringSpec, GateSpec, HoldBackSpec, Test, WindowedSpec, WindowSpec
 from tidegate.kernels.api import INFINITE, Bound, Clock
-from tidegate.kernels.specs import DuringSpec, GateSpec, HoldBackSpec, Test, WindowedSpec, WindowSpec
-from tidegate.testing.reference import Change, Groups, Row, picked
 
 EPOCH = datetime.datetime(1970, 1, 1)
 

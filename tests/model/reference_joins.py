@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tidegate.kernels.join_specs import JoinSpec, KeyPair, LookupSpec, Taken
-from tidegate.testing.reference import Change, Model, Row, ordering, picked, plain
+from tests.model.reference import Change, Model, Row, ordering, picked, plain
+from tidegate.ir.join_specs import JoinSpec, KeyPair, LookupSpec, Taken
 
 Named = Mapping[str, Any]
 """A row by its columns, with values as `plain` gives them."""

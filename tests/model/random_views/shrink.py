@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tidegate.testing.random_views.case import Case
+from tests.model.random_views.case import Case
 
 Fails = Callable[[Case], bool]
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from tidegate.catalog.schema import Schema
+from tidegate.core.schema import Schema
 from tidegate.errors import make
 
 _SIMPLE: dict[str, pa.DataType] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.model.random_views.queries import Field, Query
+from tests.model.random_views.windows import WindowSelect
 from tidegate.testing.inputs import DELETE, TOMBSTONE
-from tidegate.testing.random_views.queries import Field, Query
-from tidegate.testing.random_views.windows import WindowSelect
 from tidegate.testing.spec.types import parse_type
 from tidegate.testing.spec.values import show
 

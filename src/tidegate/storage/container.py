@@ -6,7 +6,6 @@ The file is written under a temporary name, flushed to disk and renamed, so it i
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from tidegate.core.files import write_atomically
 
 LENGTH = struct.Struct("<Q")
 
@@ -49,26 +50,6 @@ def write(path: Path, header: dict[str, Any], parts: Sequence[Part]) -> None:
     ]
     head = json.dumps({**header, "parts": index}).encode()
     write_atomically(path, LENGTH.pack(len(head)) + head + b"".join(blobs))
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces a file as a whole, durably."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_header(path: Path) -> dict[str, Any]:

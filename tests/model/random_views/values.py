@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tidegate.testing.random_views.queries import Field
+from tests.model.random_views.queries import Field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WIDE: dict[str, tuple[Any, ...]] = {

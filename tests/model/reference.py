@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.kernels.specs import AggregateSpec, Call, DistinctSpec, KernelSpec, Order, SetOpSpec, TableSpec, TopNSpec
-from tidegate.testing.reference_aggregates import answer
+from tests.model.reference_aggregates import answer
+from tidegate.ir.specs import AggregateSpec, Call, DistinctSpec, KernelSpec, Order, SetOpSpec, TableSpec, TopNSpec
 
 Row = tuple[Any, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tidegate.kernels.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
 
 
 @dataclass(frozen=True)

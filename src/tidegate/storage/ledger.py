@@ -8,8 +8,8 @@ import json
 from typing import Any, NamedTuple
 
 from tidegate.catalog.relation import TimeNote
-from tidegate.runtime.container import write_atomically
-from tidegate.runtime.folder import Folder
+from tidegate.core.files import write_atomically
+from tidegate.storage.folder import Folder
 
 
 class Refresh(NamedTuple):

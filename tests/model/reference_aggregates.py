@@ -11,8 +11,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from tidegate.kernels.specs import Call
-from tidegate.kernels.types import decimal_parts
+from tidegate.core.polars_types import decimal_parts
+from tidegate.ir.specs import Call
 
 Row = tuple[Any, ...]
 Arrival = tuple[tuple[int, int], tuple[int, int]]

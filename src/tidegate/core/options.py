@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from tidegate.connectors.secrets import masked
+from tidegate.core.secrets import masked
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make, nearest
 
 T = TypeVar("T")

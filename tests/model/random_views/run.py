@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidegate.testing.random_views.case import Case
-from tidegate.testing.random_views.generate import make
-from tidegate.testing.random_views.joins import make_joined
-from tidegate.testing.random_views.shrink import shrink
-from tidegate.testing.random_views.timed import make_timed
+from tests.model.random_views.case import Case
+from tests.model.random_views.generate import make
+from tests.model.random_views.joins import make_joined
+from tests.model.random_views.shrink import shrink
+from tests.model.random_views.timed import make_timed
 from tidegate.testing.spec import parser
 from tidegate.testing.spec.files import run_once
 from tidegate.testing.spec.report import Failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from tidegate.testing.random_views.queries import Field, Item
+from tests.model.random_views.queries import Field, Item
 
 NUMBERS = ("int", "bigint", "double", "decimal(10,2)")
 TYPES = (*NUMBERS, "string", "boolean", "timestamp", "date")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from tidegate import errors
-from tidegate.runtime.container import write_atomically
+from tidegate.core.files import write_atomically
 
 FORMAT = 1
 MARKER = "tidegate.json"

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.catalog.bus import BUS, TIME
-from tidegate.runtime import container
-from tidegate.runtime.container import Part
+from tidegate.storage import container
+from tidegate.storage.container import Part
 
 HEAD = "HEAD"
 

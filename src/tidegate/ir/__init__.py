@@ -1,0 +1,1 @@
+"""What each stateful operator is configured with: plain immutable data that kernels, plans and circuits share."""

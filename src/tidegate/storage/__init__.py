@@ -1,0 +1,1 @@
+"""The data folder: its layout, the insert log, the step log and the ledger."""
