@@ -10,7 +10,7 @@ TEST_JOBS ?= 2
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: help setup demo test test-all bench lint fetch postgres redis servers clean
+.PHONY: help setup demo docs test test-all bench lint fetch postgres redis servers clean
 .DEFAULT_GOAL := help
 
 help: ## lists the targets
@@ -28,6 +28,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## a live pipeline on generated data, under a minute, no services
 	@rm -rf $(DEMO)
 	@$(BIN)/tidegate run examples/demo.sql --data $(DEMO) --once --show
+
+docs: setup ## the documentation site, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: setup lint fetch ## lint, then every test but the slow ones
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not slow" --durations 30 --durations-min 20

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN = ("sql", "sql refused", "python", "spec")
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```\n", re.MULTILINE | re.DOTALL)
 

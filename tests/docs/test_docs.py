@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidegate
-from tests.docs.blocks import Block, blocks
+from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tidegate.cli.tables import text_table
-from tidegate.errors.catalogue import CATALOGUE, WARNINGS
-from tidegate.kernels.aggregates import supported
 from tidegate.testing.spec.files import run_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNING = [page for page in PAGES if any(blocks(page))]
 
 
@@ -100,27 +95,3 @@ def test_the_picture_of_the_emit_page_is_what_its_script_draws(spark: SparkSessi
     with tidegate.connect(spark=spark, clock="virtual") as db:
         drawn = script["picture"](script["moments"](db))
     assert drawn in (ROOT / "docs" / "emit.md").read_text(encoding="utf-8")
-
-
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        for target, place in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            found = page.parent / target if target else page
-            assert found.exists(), f"{page.name} -> {target}"
-            assert not place or place in _places(found), f"{page.name} -> {target}{place}"
-
-
-def _places(page: Path) -> set[str]:
-    """The headings of a page, as links name them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_the_errors_page_explains_every_code() -> None:
-    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    assert [code for code in [*CATALOGUE, *WARNINGS] if f"`{code}`" not in text] == []
-
-
-def test_the_sql_page_names_every_aggregate() -> None:
-    text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
-    assert [name for name in sorted(supported()) if not re.search(rf"\b{name.upper()}\b", text)] == []

@@ -1,0 +1,55 @@
+"""What holds of the pages as text: links, completeness, line length, and the site that is built from them. No Spark."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.blocks import PAGES, ROOT
+from tidegate.errors.catalogue import CATALOGUE, WARNINGS
+from tidegate.kernels.aggregates import supported
+
+LONGEST_LINE = 120
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, env={"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
+    assert (built.returncode, built.stdout + built.stderr) == (0, "")
+    for page in (tmp_path / "site").glob("*.html"):
+        loaded = re.findall(r"<(?:link|script|img)[^>]*(?:src|href)=.?https?:[^>]*>", page.read_text(encoding="utf-8"))
+        assert loaded == [], page.name
+
+
+def test_prose_wraps() -> None:
+    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        lines = [line for line in prose.splitlines() if not line.lstrip().startswith("|")]
+        too_long = [line for line in lines if len(line) > LONGEST_LINE]
+        assert too_long == [], page.name
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target, place in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name} -> {target}"
+            assert not place or place in _places(found), f"{page.name} -> {target}{place}"
+
+
+def _places(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_errors_page_explains_every_code() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert [code for code in [*CATALOGUE, *WARNINGS] if f"`{code}`" not in text] == []
+
+
+def test_the_sql_page_names_every_aggregate() -> None:
+    text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(supported()) if not re.search(rf"\b{name.upper()}\b", text)] == []
