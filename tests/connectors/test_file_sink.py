@@ -238,7 +238,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     ("option", "value", "hint"),
     [
         ("max_size", "0", "expected a size such as '100mb'"),
-        ("rotate_every", "0s", "expected a duration such as '1h' or '1d'"),
+        ("rotate_every", "0s", "expected a duration above zero, such as '10s', '5 min' or '1h30m'"),
         ("keep", "-1", "expected a whole number from 0"),
     ],
 )

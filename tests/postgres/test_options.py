@@ -176,7 +176,7 @@ def test_when_it_is_read_again() -> None:
     for wrong in ("0s", "soon"):
         assert refused(url=URL, table="t", refresh_interval=wrong) == (
             f"INVALID_OPTION: option 'refresh_interval' cannot be '{wrong}'\n"
-            "  hint: expected a duration such as '30s', '1m' or '1h30m'"
+            "  hint: expected a duration above zero, such as '10s', '5 min' or '1h30m'"
         )
     assert refused(url=URL, table="t", refresh="never") == (
         "INVALID_OPTION: option 'refresh' cannot be 'never'\n"

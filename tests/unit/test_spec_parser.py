@@ -83,7 +83,7 @@ def test_changes_have_ops_and_statements_have_texts():
     assert refused.texts == ("GROUP BY item", "second")
     assert refused.statement.strip().endswith("EMIT FINAL;")
     clock = next(item for item in spec.items if isinstance(item, model.Clock))
-    assert clock.millis == 5_400_000
+    assert clock.micros == 5_400_000_000
 
 
 @pytest.mark.parametrize(

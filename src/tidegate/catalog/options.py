@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.core.durations import EXPECTED_POSITIVE, parse_micros
 from tidegate.errors import Span, did_you_mean, make
-from tidegate.sql.durations import micros
 
 
 class Written(Protocol):
@@ -27,8 +27,7 @@ def _boolean(value: str) -> str | None:
 
 
 def _duration(value: str) -> str | None:
-    found = micros(value)
-    return value if found is not None and found > 0 else None
+    return value if parse_micros(value) else None
 
 
 def _count(value: str) -> str | None:
@@ -56,8 +55,8 @@ class Known:
 OPTIONS: dict[str, Known] = {
     "append_only": Known(("source", "table"), "'true' or 'false'", _boolean),
     "backfill": Known(("view",), "'true' or 'false'", _boolean),
-    "idle_timeout": Known(("source", "table", "view"), "a duration such as '10s'", _duration),
-    "max_ahead": Known(("source", "table"), "a duration such as '1h'", _duration),
+    "idle_timeout": Known(("source", "table", "view"), EXPECTED_POSITIVE, _duration),
+    "max_ahead": Known(("source", "table"), EXPECTED_POSITIVE, _duration),
     "emit_final": Known(("view",), "a column or its number"),
     "max_groups": Known(("view",), "a number above zero", _count),
     "emit": Known(("view",), "'row', 'batch' or 'none'", _row_or_batch),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from tidegate.core.durations import render_micros
 from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
 from tidegate.ir.specs import (
     AggregateSpec,
@@ -20,7 +21,7 @@ from tidegate.ir.specs import (
     TopNSpec,
     WindowedSpec,
 )
-from tidegate.plan.words import call_text, duration_text, join_text, top_text, window_text
+from tidegate.plan.words import call_text, join_text, top_text, window_text
 
 
 @singledispatch
@@ -59,7 +60,7 @@ def _(spec: TableSpec) -> str:
 def _(spec: WindowedSpec) -> str:
     keys = [key for key in spec.aggregate.keys if key not in (spec.window.start, spec.window.end)]
     by = ", ".join([*keys, window_text(spec.window)])
-    late = f", {duration_text(spec.lateness)} late" if spec.lateness else ""
+    late = f", {render_micros(spec.lateness)} late" if spec.lateness else ""
     return f"windows by {by}{late}: {', '.join(call_text(call) for call in spec.aggregate.calls)}"
 
 
@@ -71,7 +72,7 @@ def _(spec: AssignSpec) -> str:
 
 @label.register
 def _(spec: GateSpec) -> str:
-    every = f" every {duration_text(spec.every)}" if spec.every else ""
+    every = f" every {render_micros(spec.every)}" if spec.every else ""
     until = f" until {' and '.join(_test(test) for test in spec.release)}" if spec.release else ""
     return f"gate{every}{until}"
 
@@ -104,8 +105,8 @@ def _(spec: LookupSpec) -> str:
 @label.register
 def _(spec: IntervalSpec) -> str:
     left, right = spec.times
-    bounds = f"{right} - {left} in {duration_text(spec.lower)}..{duration_text(spec.upper)}"
-    early = f", early after {duration_text(spec.early.delay)} of {spec.early.mode}" if spec.early else ""
+    bounds = f"{right} - {left} in {render_micros(spec.lower)}..{render_micros(spec.upper)}"
+    early = f", early after {render_micros(spec.early.delay)} of {spec.early.mode}" if spec.early else ""
     return f"interval join {join_text(spec.kind, spec.keys, spec.conditions)}, {bounds}{early}"
 
 

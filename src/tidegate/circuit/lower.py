@@ -15,6 +15,7 @@ from tidegate.circuit.labels import label
 from tidegate.circuit.model import Branch, Door, Filter, Guard, Input, Op, Origin, Port, Project, Refusal, Seen
 from tidegate.circuit.refused_rows import port_columns, with_row
 from tidegate.core.columns import ORDER
+from tidegate.core.durations import parse_micros
 from tidegate.core.schema import Column, Schema, names
 from tidegate.ir.join_specs import IntervalSpec, LookupSpec
 from tidegate.ir.specs import (
@@ -39,7 +40,6 @@ from tidegate.kernels.top_n import ROW_HASH
 from tidegate.kernels.windowed import on_port
 from tidegate.plan import Node
 from tidegate.plan.words import quoted
-from tidegate.sql.durations import micros
 from tidegate.traits.waterline import TIMESTAMPS, Frontier, Line, Waterlines, seen_name
 
 Branches = tuple[Branch, ...]
@@ -384,7 +384,7 @@ def _all(ports: Iterable[Port]) -> Iterable[Branch]:
 
 def _max_ahead(relation: Relation, type: str) -> int | None:
     option = relation.option("max_ahead")
-    return micros(option) if option is not None and type in TIMESTAMPS else None
+    return parse_micros(option) if option is not None and type in TIMESTAMPS else None
 
 
 def _typed(window: WindowSpec, input: Node) -> WindowSpec:

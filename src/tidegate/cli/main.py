@@ -10,6 +10,7 @@ import typer
 
 from tidegate.cli.guard import guard
 from tidegate.cli.listen import listen
+from tidegate.core.durations import EXPECTED, SECOND, parse_micros
 
 app = typer.Typer(
     name="tidegate",
@@ -46,6 +47,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master, e.g. spark://host:7077.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE.sql", help="SQL files, run in this order.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The data folder of a pipeline.")]
+
+
+def seconds(text: str) -> float:
+    """A duration, or a bare number of seconds."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    micros = parse_micros(text)
+    if micros is None:
+        raise typer.BadParameter(f"'{text}' is not {EXPECTED}")
+    return micros / SECOND
 
 
 def _version(asked: bool) -> None:
@@ -133,7 +146,10 @@ def tail(
     view: Annotated[str, typer.Argument(metavar="VIEW")],
     start: Annotated[int | None, typer.Option("--from", metavar="STEP", help="Begin there, not now.")] = None,
     format: Annotated[ChangeFormat, typer.Option("--format", help="How changes are printed.")] = ChangeFormat.ops,
-    timeout: Annotated[float | None, typer.Option("--timeout", metavar="S", help="End after S quiet seconds.")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="TIME", parser=seconds, help="End after a quiet time: 10, 10s, 5 min."),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print what there is, then end.")] = False,
     as_json: Json = False,
     debug: Debug = False,

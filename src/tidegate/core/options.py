@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+from tidegate.core.durations import EXPECTED, EXPECTED_POSITIVE, parse_duration, parse_positive
 from tidegate.core.secrets import masked
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make, nearest
 
 T = TypeVar("T")
 Given = Iterable[tuple[str, str, Span | None]]
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)")
-_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZE = re.compile(r"(\d+)\s*(k|m|g)?i?b?", re.IGNORECASE)
 _TRUTH = {"true": True, "false": False}
 
@@ -58,7 +57,12 @@ class Bag:
         return bool(value)
 
     def duration(self, name: str, default: timedelta | None = None) -> timedelta | None:
-        return self.take(name, parse_duration, "a duration such as '10s', '1h30m' or '500ms'", default)
+        return self.take(name, parse_duration, EXPECTED, default)
+
+    def positive_duration(
+        self, name: str, default: timedelta | None = None, aliases: Sequence[str] = ()
+    ) -> timedelta | None:
+        return self.take(name, parse_positive, EXPECTED_POSITIVE, default, aliases)
 
     def size(self, name: str, default: int | None = None) -> int | None:
         return self.take(name, parse_size, "a size in bytes such as '64mb'", default)
@@ -156,15 +160,6 @@ def checked_format(bag: Bag, found: str | None, known: Sequence[str], default: s
 def options_shown(options: Mapping[str, str]) -> dict[str, str]:
     """Options as they may be shown: secrets are starred out."""
     return {key: masked(key, value) for key, value in options.items()}
-
-
-def parse_duration(text: str) -> timedelta:
-    """`10s`, `1h30m`, `500ms`; parts in any order, blanks between them are free."""
-    compact = text.strip().casefold()
-    parts = _DURATION.findall(compact)
-    if not parts or _DURATION.sub("", compact).strip():
-        raise ValueError(text)
-    return timedelta(microseconds=sum(round(float(number) * _UNITS[unit]) for number, unit in parts))
 
 
 def parse_size(text: str) -> int:

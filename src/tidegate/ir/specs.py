@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidegate.core.durations import Length as Length
 from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
 
 
@@ -102,14 +103,6 @@ class TableSpec:
     key: tuple[str, ...]
     append_only: bool
     lateness: tuple[Test, ...] = ()
-
-
-@dataclass(frozen=True)
-class Length:
-    """A length of time. Months go by the calendar."""
-
-    micros: int = 0
-    months: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.core.durations import render_micros
 from tidegate.core.schema import Column, Schema
 from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
 from tidegate.plan.leaves import Node
-from tidegate.plan.words import duration_text
 from tidegate.traits import Traits, keys, state, waterline
 from tidegate.traits.waterline import Line, Lost, Waterlines
 
@@ -68,7 +68,7 @@ class IntervalJoin(Node):
         grows = left.append_only and right.append_only and self.early is None
         waits = self.kind not in (INNER, SEMI)
         lines, lost = self._lines()
-        reach = (duration_text(self.upper), duration_text(-self.lower))
+        reach = (render_micros(self.upper), render_micros(-self.lower))
         kept = state.of_interval_join(self.times, reach)
         marked = () if self.mark is None else (Column(self.mark, "bigint"),)
         delayed = left.delayed or right.delayed or waits

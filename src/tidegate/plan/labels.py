@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from tidegate.core.durations import render_micros
 from tidegate.plan import joins, leaves, nodes, time
 from tidegate.plan.leaves import Node
-from tidegate.plan.words import call_text, duration_text, join_text, order_text, top_text, window_text
+from tidegate.plan.words import call_text, join_text, order_text, top_text, window_text
 
 
 @singledispatch
@@ -75,7 +76,7 @@ def _(node: time.Window) -> str:
 @label.register
 def _(node: time.WindowAggregate) -> str:
     by = ", ".join((*node.keys, window_text(node.window)))
-    late = f", {duration_text(node.lateness)} late" if node.lateness else ""
+    late = f", {render_micros(node.lateness)} late" if node.lateness else ""
     calls = f": {', '.join(call_text(call) for call in node.calls)}" if node.calls else ""
     return f"Aggregate by {by}{late}{calls}"
 
@@ -83,7 +84,7 @@ def _(node: time.WindowAggregate) -> str:
 @label.register
 def _(node: time.Gate) -> str:
     words = node.strategy.replace("_", " ")
-    every = f" {duration_text(node.every)}" if node.every else ""
+    every = f" {render_micros(node.every)}" if node.every else ""
     until = " and ".join(
         f"{each.column} {'<=' if each.inclusive else '<'} {each.release.name}" for each in node.closing
     )
@@ -117,8 +118,8 @@ def _(node: joins.Join) -> str:
 @label.register
 def _(node: joins.IntervalJoin) -> str:
     left, right = node.times
-    bounds = f"{right} - {left} in {duration_text(node.lower)}..{duration_text(node.upper)}"
-    early = f", early after {duration_text(node.early.delay)} of {node.early.mode}" if node.early else ""
+    bounds = f"{right} - {left} in {render_micros(node.lower)}..{render_micros(node.upper)}"
+    early = f", early after {render_micros(node.early.delay)} of {node.early.mode}" if node.early else ""
     return f"Interval join {join_text(node.kind, node.keys, node.conditions)}, {bounds}{early}"
 
 

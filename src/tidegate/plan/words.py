@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tidegate.core.durations import render_length, render_micros
 from tidegate.ir.join_specs import Comparison, KeyPair
-from tidegate.ir.specs import Call, Length, Order, WindowSpec
+from tidegate.ir.specs import Call, Order, WindowSpec
 
 
 def quoted(name: str) -> str:
@@ -48,26 +49,6 @@ def _order(order: Order) -> str:
 
 def window_text(window: WindowSpec) -> str:
     """`tumble(ts, 10s)`, `hop(ts, every 5s, 10s)`."""
-    steps = f"every {length_text(window.slide)}, " if window.slide else ""
-    offset = f" + {duration_text(window.offset)}" if window.offset else ""
-    return f"{window.kind}({window.time}, {steps}{length_text(window.size)}{offset})"
-
-
-def length_text(length: Length) -> str:
-    months = f"{length.months} months" if length.months else ""
-    rest = duration_text(length.micros) if length.micros or not months else ""
-    return " ".join(part for part in (months, rest) if part)
-
-
-_UNITS = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
-
-
-def duration_text(micros: int) -> str:
-    """`1h30m`, in the units that options are written in."""
-    if micros == 0:
-        return "0s"
-    text, rest = "", abs(micros)
-    for size, unit in _UNITS:
-        count, rest = divmod(rest, size)
-        text += f"{count}{unit}" if count else ""
-    return "-" + text if micros < 0 else text
+    steps = f"every {render_length(window.slide)}, " if window.slide else ""
+    offset = f" + {render_micros(window.offset)}" if window.offset else ""
+    return f"{window.kind}({window.time}, {steps}{render_length(window.size)}{offset})"

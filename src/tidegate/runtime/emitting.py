@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.base import Sink
+from tidegate.core.durations import parse_micros
 from tidegate.plan import IntervalJoin, Node, View, WindowAggregate, walk
 from tidegate.sql import parse
 from tidegate.sql import statements as s
-from tidegate.sql.durations import micros
 
 if TYPE_CHECKING:
     from tidegate.database import Database
@@ -27,7 +27,7 @@ def with_default_emit(statement: s.CreateView, db: Database) -> s.CreateView:
     bound = bind.bind_view(statement, db.catalog, db.engine.analyzer)
     if not any(isinstance(node, WindowAggregate) for node in walk(bound.plan)):
         return statement
-    text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{micros(delay)}' MICROSECOND"
+    text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{parse_micros(delay)}' MICROSECOND"
     found = parse(text).statements[0]
     assert isinstance(found, s.CreateView)
     return found

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tidegate import bind, errors
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
+from tidegate.core.durations import EXPECTED_POSITIVE, parse_micros
 from tidegate.core.schema import names
 from tidegate.plan.explain import Explanation
 from tidegate.runtime import changes, describe
@@ -21,7 +22,6 @@ from tidegate.runtime.results import Result
 from tidegate.runtime.sink_definitions import check_fits, visible_key
 from tidegate.sql import render
 from tidegate.sql import statements as s
-from tidegate.sql.durations import micros
 
 if TYPE_CHECKING:
     from tidegate.database import Database
@@ -248,9 +248,9 @@ def _(statement: s.Set, db: Database) -> Result:
 def _set_early_fire(statement: s.Set, db: Database) -> Result:
     """Flink's settings: windows without an EMIT then emit every so often."""
     enabled = statement.name == EARLY_FIRE[0]
-    fits = statement.value.lower() in ("true", "false") if enabled else micros(statement.value)
+    fits = statement.value.lower() in ("true", "false") if enabled else parse_micros(statement.value)
     if not fits:
-        expected = "'true' or 'false'" if enabled else "a duration such as '10s'"
+        expected = "'true' or 'false'" if enabled else EXPECTED_POSITIVE
         raise errors.make(
             "INVALID_OPTION", name=statement.name, value=statement.value, expected=expected, span=statement.span
         )

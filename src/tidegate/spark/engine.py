@@ -17,6 +17,7 @@ from tidegate.catalog.relation import Relation
 from tidegate.circuit.model import Circuit
 from tidegate.connectors import registry
 from tidegate.connectors.base import AnySource, Refreshed, Source
+from tidegate.core.durations import parse_micros
 from tidegate.runtime.captures import is_captured
 from tidegate.runtime.reinjection import Returning
 from tidegate.runtime.sinks import Sinks
@@ -26,7 +27,6 @@ from tidegate.spark.generation import Wanted
 from tidegate.spark.pipeline import Pipeline
 from tidegate.spark.queries import Queries
 from tidegate.spark.types import arrow_schema
-from tidegate.sql.durations import micros
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.ledger import Ledger
@@ -194,7 +194,7 @@ def _wanted(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     }
     described = repr((built, [(name, each.spec) for name, each in sources.items()], sorted(fed.items()), begun))
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
-    idle = {each.name: micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
+    idle = {each.name: parse_micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
     idle |= _idle_views(built, catalog)
     return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun, idle)
 
@@ -206,7 +206,7 @@ def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:
         if isinstance(line, Frontier) and line.relation.endswith(OF_VIEW):
             view = catalog.find(line.relation.removesuffix(OF_VIEW))
             option = view.option("idle_timeout") if view is not None else None
-            found[line.relation] = micros(option or DEFAULT_IDLE) or 0
+            found[line.relation] = parse_micros(option or DEFAULT_IDLE) or 0
     return found
 
 

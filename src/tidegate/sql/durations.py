@@ -1,5 +1,5 @@
 """Durations: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`. How long one is: see
-lengths.py."""
+lengths.py. Durations in quotes: core/durations.py."""
 
 from __future__ import annotations
 
@@ -8,53 +8,33 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from tidegate.core.durations import MICROS, parse_length, split_parts, unit_of
 from tidegate.errors import did_you_mean
 from tidegate.sql.cursor import Cursor
 from tidegate.sql.lengths import length as length
 from tidegate.sql.spans import mark, span_of
 
-MICROS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-UNITS = {
-    **{short: {"us": "MICROSECOND", "ms": "MILLISECOND", "s": "SECOND"}[short] for short in ("us", "ms", "s")},
-    "m": "MINUTE",
-    "h": "HOUR",
-    "d": "DAY",
-    "min": "MINUTE",
-}
-LONG_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|min|s|m|h|d)")
+LONG_UNITS = (*MICROS, "MONTH", "YEAR")
 _SPELT = re.compile(r"\s*(?:interval\s+)?(?:[+-]?\s*[\d.]+\s*[a-z]+\s*)+", re.IGNORECASE)
 _QUARTER = re.compile(r"quarters?", re.IGNORECASE)
-_WORDS = re.compile(r"\s*(\d+)\s+([a-zA-Z]+)\s*")
 USAGE = "write INTERVAL '10' SECOND, or short: 10s, 1h30m, 500ms"
 
 
-def micros(text: str) -> int | None:
-    """`1h30m` in microseconds; None if the text is not a duration. Words work too: `10 seconds`."""
-    spaced = _WORDS.fullmatch(text)
-    if spaced and (unit := _long_unit(spaced[2])) in LONG_UNITS[:6]:
-        short = next(s for s, long in UNITS.items() if long == unit)
-        return int(spaced[1]) * MICROS[short]
-    compact = text.strip().lower()
-    parts = _PART.findall(compact)
-    if not parts or "".join(number + unit for number, unit in parts) != compact:
-        return None
-    return round(sum(float(number) * MICROS["m" if unit == "min" else unit] for number, unit in parts))
-
-
 def interval(text: str) -> exp.Interval | None:
-    """A duration as an INTERVAL that Spark reads: `5m` -> INTERVAL '5' MINUTE, `1h30m` -> INTERVAL '5400' SECOND."""
-    spaced = _WORDS.fullmatch(text)
-    if spaced and (unit := _long_unit(spaced[2])):
-        return _interval(spaced[1], unit)
-    single = _PART.fullmatch(text.strip().lower())
-    if single and single[1].isdigit():
-        return _interval(single[1], UNITS[single[2]])
-    total = micros(text)
-    if total is None:
+    """A duration as an INTERVAL that Spark reads: `5m` -> INTERVAL '5' MINUTE, `1h30m` -> INTERVAL '5400' SECOND. None
+    for text that is not a duration, and for one that is negative or mixes months with days."""
+    parts = split_parts(text)
+    if parts is None or any(number.is_signed() for number, _ in parts):
         return None
-    size, unit = next((MICROS[u], UNITS[u]) for u in ("s", "ms", "us") if total % MICROS[u] == 0)
-    return _interval(str(total // size), unit)
+    if len(parts) == 1 and parts[0][0] == int(parts[0][0]) and parts[0][1] in LONG_UNITS:
+        return _interval(str(int(parts[0][0])), parts[0][1])
+    total = parse_length(text)
+    if total is None or (total.months and total.micros):
+        return None
+    if total.months:
+        return _interval(str(total.months), "MONTH")
+    unit = next(u for u in ("SECOND", "MILLISECOND", "MICROSECOND") if total.micros % MICROS[u] == 0)
+    return _interval(str(total.micros // MICROS[unit]), unit)
 
 
 def read_duration(cursor: Cursor, after: str) -> exp.Expr:
@@ -132,7 +112,7 @@ def _short(cursor: Cursor) -> exp.Expr | None:
 
 def _number_and_unit(cursor: Cursor) -> exp.Expr | None:
     number, unit = cursor.here, cursor.peek(1)
-    if number is None or unit is None or number.token_type != TokenType.NUMBER or not _long_unit(unit.text):
+    if number is None or unit is None or number.token_type != TokenType.NUMBER or not unit_of(unit.text):
         return None
     cursor._advance(2)
-    return _interval(number.text, _long_unit(unit.text) or "")
+    return interval(f"{number.text} {unit.text}")

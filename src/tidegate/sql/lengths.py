@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 from sqlglot import exp
 
-from tidegate.ir.specs import Length
+from tidegate.core.durations import Length, parse_length
 
-SECOND = 1_000_000
-_MICROS = {
-    **dict.fromkeys(("us", "microsecond", "micro"), 1),
-    **dict.fromkeys(("ms", "millisecond", "milli"), 1_000),
-    **dict.fromkeys(("s", "sec", "second"), SECOND),
-    **dict.fromkeys(("m", "min", "minute"), 60 * SECOND),
-    **dict.fromkeys(("h", "hr", "hour"), 3_600 * SECOND),
-    **dict.fromkeys(("d", "day"), 86_400 * SECOND),
-    **dict.fromkeys(("w", "week"), 7 * 86_400 * SECOND),
-}
-_MONTHS = {"mon": 1, "month": 1, "quarter": 3, "y": 12, "yr": 12, "year": 12}
-_PART = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*")
-_PAST = re.compile(r"\s*interval\s+")
 _FIELDS = ("day", "hour", "minute", "second")
 _SUFFIXES = {exp.DType.SMALLINT: "s", exp.DType.DOUBLE: "d"}
 """`5s` and `2d` are numbers to Spark: a SMALLINT and a DOUBLE."""
@@ -42,25 +28,12 @@ def length(node: exp.Expr) -> Length | None:
         case exp.Interval():
             return _interval(node)
         case exp.Literal() if node.is_string:
-            return text_length(node.name)
+            return parse_length(node.name)
         case exp.Column() if len(node.parts) == 1:
-            return text_length(node.name)
+            return parse_length(node.name)
         case exp.Cast() if isinstance(node.this, exp.Literal) and node.to.this in _SUFFIXES:
-            return text_length(node.this.name + _SUFFIXES[node.to.this])
+            return parse_length(node.this.name + _SUFFIXES[node.to.this])
     return None
-
-
-def text_length(text: str) -> Length | None:
-    """`1 minute 30 seconds`, `1h30m`, `-5 s`."""
-    rest = _PAST.sub("", text.lower(), count=1) if _PAST.match(text.lower()) else text.lower()
-    total: Length | None = None
-    while rest:
-        found = _PART.match(rest)
-        part = _part(found[1] + found[2], found[3]) if found else None
-        if found is None or part is None:
-            return None
-        total, rest = _combined(total or Length(), part, 1), rest[found.end() :]
-    return total
 
 
 def _combined(left: Length | None, right: Length | None, sign: int) -> Length | None:
@@ -69,24 +42,14 @@ def _combined(left: Length | None, right: Length | None, sign: int) -> Length | 
     return Length(left.micros + sign * right.micros, left.months + sign * right.months)
 
 
-def _part(number: str, unit: str) -> Length | None:
-    value = Decimal(number)
-    for name in (unit, unit.removesuffix("s")):
-        if name in _MICROS:
-            return Length(micros=int(value * _MICROS[name]))
-        if name in _MONTHS:
-            return Length(months=int(value * _MONTHS[name]))
-    return None
-
-
 def _interval(node: exp.Interval) -> Length | None:
     value = node.this.sql(dialect="spark").strip("'") if node.this is not None else ""
     unit = node.args.get("unit")
     if unit is None:
-        return text_length(value)
+        return parse_length(value)
     if isinstance(unit, exp.IntervalSpan):
         return _spanned(value, unit.this.name.lower(), unit.expression.name.lower())
-    return text_length(f"{value} {unit.name}")
+    return parse_length(f"{value} {unit.name}")
 
 
 def _spanned(value: str, first: str, last: str) -> Length | None:
@@ -100,4 +63,4 @@ def _spanned(value: str, first: str, last: str) -> Length | None:
     units = fields[fields.index(first) : fields.index(last) + 1]
     if len(units) != len(numbers):
         return None
-    return text_length(" ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True)))
+    return parse_length(" ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True)))

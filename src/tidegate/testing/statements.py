@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from tidegate.catalog.bus import BUS
+from tidegate.core.durations import parse_length
 from tidegate.core.schema import Schema
 from tidegate.sql import clauses, render
 from tidegate.sql import parse as sql_parse
@@ -18,7 +19,6 @@ from tidegate.sql.event_joins import Columns
 from tidegate.sql.event_paths import windowed_bus
 from tidegate.sql.event_views import over_events
 from tidegate.sql.grammar import WITHIN
-from tidegate.sql.lengths import text_length
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.oracle_query import own_text, reads
@@ -74,7 +74,7 @@ def _time(statement: sql.CreateRelation, columns: Schema) -> Time:
             time.frontiers.append(Frontier(place, kinds[place], amount(column.lateness), True))
         if column.hold_back is not None:
             time.holds.append(Hold(place, kinds[place], amount(column.hold_back)))
-    options = {option.key.lower(): text_length(option.value) for option in statement.options}
+    options = {option.key.lower(): parse_length(option.value) for option in statement.options}
     time.idle_timeout = found.micros if (found := options.get("idle_timeout")) else None
     time.max_ahead = found.micros if (found := options.get("max_ahead")) else None
     return time

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.bind.context import Context
+from tidegate.core.durations import EXPECTED, parse_micros
 from tidegate.errors import Error, Span, did_you_mean, make, warning
 from tidegate.ir.join_specs import PROCTIME, ROWTIME, EarlyFire
 from tidegate.sql import hints
-from tidegate.sql.durations import micros
 
 NAME = "early_fire"
 OPTIONS = ("delay", "time_mode", "target")
@@ -71,9 +71,9 @@ def _hint(options: dict[str, str], span: Span | None) -> Hint:
 
 
 def _delay(text: str, span: Span | None) -> int:
-    found = micros(text)
+    found = parse_micros(text)
     if found is None:
-        raise _invalid(f"'delay' cannot be '{text}'", "write a duration such as '5s', '500ms' or '1h30m'", span)
+        raise _invalid(f"'delay' cannot be '{text}'", f"write {EXPECTED}", span)
     if found < SHORTEST:
         raise _invalid(f"'delay' = '{text}' is too short", "the shortest delay is '1ms'", span)
     return found

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tidegate.connectors.base import SinkSpec
-from tidegate.core.options import Bag, checked_format, parse_duration, parse_size
+from tidegate.core.options import Bag, checked_format, parse_size
 from tidegate.errors import make
 
 FORMATS = ("json", "ops")
@@ -39,19 +39,13 @@ def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
         path=path,
         format=checked_format(bag, spec.format, FORMATS, "json"),
         max_size=bag.take("max_size", _some_bytes, "a size such as '100mb'", MAX_SIZE) or MAX_SIZE,
-        rotate_every=bag.take("rotate_every", _some_time, "a duration such as '1h' or '1d'"),
+        rotate_every=bag.positive_duration("rotate_every"),
         keep=bag.take("keep", _count, "a whole number from 0", KEEP) or 0,
     )
 
 
 def _some_bytes(text: str) -> int:
     if not (found := parse_size(text)):
-        raise ValueError(text)
-    return found
-
-
-def _some_time(text: str) -> timedelta:
-    if not (found := parse_duration(text)):
         raise ValueError(text)
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import unquote
 
-from tidegate.core.options import Bag, parse_duration
+from tidegate.core.options import Bag
 from tidegate.errors import Span, make
 
 REFRESH = ("cdc", "manual", "snapshot_only", "periodic")
@@ -16,7 +16,6 @@ PORT = 5432
 MAX_SLOT_LAG = 1 << 30
 _Settings = dict[str, str | None]
 _PATIENCE: _Settings = {"connect_timeout": "10"}
-_DURATION = "a duration such as '30s', '1m' or '1h30m'"
 _URL = re.compile(
     r"(?:jdbc:)?(?P<bare>postgres(?:ql)?://(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
     r"(?P<place>(?P<hosts>[^@/?#\s]*)(?:/[^@/?#\s]*)?)(?:\?(?P<more>[^#\s]*))?)"
@@ -225,7 +224,7 @@ def table_names(text: str) -> tuple[tuple[str, ...], ...]:
 
 def _when(bag: Bag) -> tuple[str | None, timedelta | None]:
     interval_at, refresh_at = bag.span_of("refresh_interval"), bag.span_of("refresh")
-    interval = bag.take("refresh_interval", _positive, _DURATION, aliases=("refresh_every", "refresh.interval"))
+    interval = bag.positive_duration("refresh_interval", aliases=("refresh_every", "refresh.interval"))
     refresh = bag.choice("refresh", REFRESH)
     if refresh == "periodic" and interval is None:
         hint = "add refresh_interval = '1m'"
@@ -238,10 +237,3 @@ def _when(bag: Bag) -> tuple[str | None, timedelta | None]:
             span=interval_at,
         )
     return refresh, interval
-
-
-def _positive(text: str) -> timedelta:
-    found = parse_duration(text)
-    if not found:
-        raise ValueError(text)
-    return found

@@ -51,8 +51,8 @@ class Engine:
         """Runs until idle; the micro-batches that ran."""
         return range(*_bounds(self.db.step().steps))
 
-    def clock(self, millis: int) -> range:
-        self.db.advance_clock(timedelta(milliseconds=millis))
+    def clock(self, micros: int) -> range:
+        self.db.advance_clock(timedelta(microseconds=micros))
         return self.step()
 
     def end(self) -> range:

@@ -87,7 +87,7 @@ class Step(Run):
 class Clock(Run):
     """`clock +10s`: the processing clock moves."""
 
-    millis: int = 0
+    micros: int = 0
 
 
 @dataclass(frozen=True)

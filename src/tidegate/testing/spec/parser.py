@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tidegate.core.durations import parse_micros
 from tidegate.testing.spec import cells
-from tidegate.testing.spec.durations import millis
 from tidegate.testing.spec.model import (
     Advance,
     Ask,
@@ -120,8 +120,9 @@ def _step(block: Block) -> Step:
 
 
 def _clock(block: Block) -> Clock:
-    (duration,) = _words(block, 1, "clock +10s")
-    amount = millis(duration.removeprefix("+")) if duration.startswith("+") else None
+    _no_body(block)
+    duration = block.rest
+    amount = parse_micros(duration.removeprefix("+")) if duration.startswith("+") else None
     if amount is None:
         raise block.wrong(f"{duration!r} is not a duration", hint="write it as +500ms, +10s or +1h30m")
     return Clock(block.line, f"clock {duration}", amount)

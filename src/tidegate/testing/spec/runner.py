@@ -57,7 +57,7 @@ def _run(waiting: Sequence[tuple[Runner, model.Run]], engine: Engine) -> range:
     advances: Advances = []
     for runner, item in waiting:
         if isinstance(item, model.Clock):
-            return engine.clock(item.millis)
+            return engine.clock(item.micros)
         if isinstance(item, model.End):
             return engine.end()
         more_rows, more_advances = runner.inputs(item)
@@ -117,7 +117,7 @@ class Runner:
         """The oracle takes the same step."""
         match item:
             case model.Clock():
-                self.oracle.move_clock(item.millis * 1_000)
+                self.oracle.move_clock(item.micros)
             case model.End():
                 self.oracle.end()
             case _:

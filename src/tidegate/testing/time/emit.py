@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegate.sql.lengths import length, text_length
+from tidegate.core.durations import parse_length
+from tidegate.sql.lengths import length
 from tidegate.sql.statements import Query
 from tidegate.testing.time.amounts import Unknown
 
@@ -35,7 +36,7 @@ def early_fire(settings: Mapping[str, str]) -> int:
     """Flink's `SET`: how often a window without an EMIT fires before its end, 0 for not at all."""
     if settings.get("table.exec.emit.early-fire.enabled", "").lower() != "true":
         return 0
-    found = text_length(settings.get("table.exec.emit.early-fire.delay", ""))
+    found = parse_length(settings.get("table.exec.emit.early-fire.delay", ""))
     return found.micros if found is not None else 0
 
 
