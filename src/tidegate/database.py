@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -380,16 +381,14 @@ class Database:
             self._engine.check()
 
     def _report(self, before: int) -> StepReport:
-        headers = [header for step, header in self.log.headers() if step > before]
-        rows_in: dict[str, int] = {}
-        rows_out: dict[str, int] = {}
+        headers = [header for header in self.log.headers() if header.step > before]
+        rows_in: Counter[str] = Counter()
+        rows_out: Counter[str] = Counter()
         for header in headers:
-            for relation, count in header["rows_in"].items():
-                rows_in[relation] = rows_in.get(relation, 0) + count
-            for part in header["parts"]:
-                rows_out[part["name"]] = rows_out.get(part["name"], 0) + part["rows"]
-        late, refused = (sum(len(header[what]) for header in headers) for what in ("late", "errors"))
-        return StepReport(range(before + 1, self.log.last() + 1), rows_in, rows_out, late, refused)
+            rows_in.update(header.rows_in)
+            rows_out.update({name: changed.rows for name, changed in header.changes_per_relation().items()})
+        late, rejected = sum(header.late_count for header in headers), sum(len(header.errors) for header in headers)
+        return StepReport(range(before + 1, self.log.last() + 1), dict(rows_in), dict(rows_out), late, rejected)
 
     def _writable(self) -> None:
         if self._closed:

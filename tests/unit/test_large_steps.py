@@ -38,9 +38,10 @@ def test_large_steps_are_exact_and_leave_nothing_behind(spark: SparkSession, tmp
         db.sql(STATEMENTS)
         for step in range(3):
             db.insert("events", rows(step, GROUPS))
-            db.step()
-        files = {name: names for _, header in db.log.headers() for name, names in header["blobs"].items()}
-        assert files.keys() == {"sums", "closed"}, "what hides its key is put together by the driver"
+            report = db.step()
+        assert report.rows_out["sums"] == 2 * GROUPS, "changes that workers wrote are counted"
+        files = {file.relation for header in db.log.headers() for file in header.files}
+        assert files == {"sums", "closed"}, "what hides its key is put together by the driver"
         assert not list((tmp_path / "large" / "exchange").rglob("*")), "no block is left on its way"
 
     with tidegate.connect(tmp_path / "large", spark=spark) as db:
@@ -70,7 +71,7 @@ def test_many_late_rows_are_all_on_record(spark: SparkSession, tmp_path: Path) -
         db.insert("events", rows(10, 1))
         db.step()
         db.insert("events", rows(1, 3_000))
-        db.step()
+        assert db.step().late == 3_000
         db.insert("events", rows(2, 5))
         db.step()
         assert db.query("SELECT * FROM n").rows() == [(1,)]

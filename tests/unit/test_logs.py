@@ -8,6 +8,7 @@ import pytest
 from tidegate.errors import Error
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_header import StepHeader
 from tidegate.storage.step_log import StepLog, StepRecord
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -22,8 +23,8 @@ def changes(*items: tuple[str, int, str, int]) -> pa.Table:
     return pa.Table.from_pylist([{"k": k, "n": n, "__op": op, "__w": w} for k, n, op, w in items], schema=LOGGED)
 
 
-def header() -> dict[str, object]:
-    return {"started": 0.0, "millis": 1.0, "rows_in": {}, "errors": [], "late": [], "entry": 0}
+def record(step: int, **changed: pa.Table) -> StepRecord:
+    return StepRecord(StepHeader.empty(step), changed)
 
 
 @pytest.fixture
@@ -36,10 +37,10 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture
 def log(folder: Folder) -> StepLog:
     found = StepLog(folder)
-    found.write(StepRecord(1, header(), {"v": changes(("a", 1, "+I", 1), ("b", 1, "+I", 2))}))
-    found.write(StepRecord(2, header(), {"v": changes(("a", 1, "-U", -1), ("a", 2, "+U", 1))}))
-    found.write(StepRecord(3, header(), {}))
-    found.write(StepRecord(4, header(), {"v": changes(("b", 1, "-D", -1))}))
+    found.write(record(1, v=changes(("a", 1, "+I", 1), ("b", 1, "+I", 2))))
+    found.write(record(2, v=changes(("a", 1, "-U", -1), ("a", 2, "+U", 1))))
+    found.write(record(3))
+    found.write(record(4, v=changes(("b", 1, "-D", -1))))
     return found
 
 
@@ -82,21 +83,21 @@ def test_content_is_the_sum_of_changes(log: StepLog) -> None:
 
 
 def test_a_repeated_step_overwrites_itself(log: StepLog) -> None:
-    log.write(StepRecord(4, header(), {"v": changes(("b", 1, "-D", -1))}))
+    log.write(record(4, v=changes(("b", 1, "-D", -1))))
     assert content(log) == [("a", 2), ("b", 1)]
 
 
 def test_a_reader_in_another_process_sees_new_steps(log: StepLog, folder: Folder) -> None:
     reader = StepLog(folder)
     reader.refresh()
-    log.write(StepRecord(5, header(), {"v": changes(("c", 9, "+I", 1))}))
+    log.write(record(5, v=changes(("c", 9, "+I", 1))))
     reader.refresh()
     assert content(reader) == [("a", 2), ("b", 1), ("c", 9)]
 
 
 def test_compaction_changes_no_content_within_retention(log: StepLog) -> None:
     log.compact({"v": SCHEMA}, keep=2, needed=None)
-    assert [step for step, _ in log.headers()] == [3, 4]
+    assert [header.step for header in log.headers()] == [3, 4]
     assert (content(log, 2), content(log, 4), content(log)) == (
         [("a", 2), ("b", 1), ("b", 1)],
         [("a", 2), ("b", 1)],
@@ -107,13 +108,13 @@ def test_compaction_changes_no_content_within_retention(log: StepLog) -> None:
 
 def test_compaction_waits_for_the_slowest_sink(log: StepLog) -> None:
     log.compact({"v": SCHEMA}, keep=1, needed=1)
-    assert [step for step, _ in log.headers()] == [2, 3, 4]
+    assert [header.step for header in log.headers()] == [2, 3, 4]
 
 
 def test_a_relation_that_begins_anew_forgets_what_was_before(log: StepLog) -> None:
     log.begin("v", 4)
     assert content(log) == []
-    log.write(StepRecord(5, header(), {"v": changes(("z", 1, "+I", 1))}))
+    log.write(record(5, v=changes(("z", 1, "+I", 1))))
     assert (content(log), log.count("v")) == ([("z", 1)], 1)
 
 

@@ -22,6 +22,7 @@ from tidegate.core.schema import Column
 from tidegate.errors import Error
 from tidegate.runtime.sinks import Sinks
 from tidegate.storage.folder import Folder
+from tidegate.storage.step_header import StepHeader
 from tidegate.storage.step_log import StepLog, StepRecord
 
 COLUMNS = (Column("n", "bigint"),)
@@ -49,7 +50,7 @@ def log(folder: Folder) -> StepLog:
 
 def step(log: StepLog, number: int) -> None:
     rows = pa.table({"n": pa.array([number], pa.int64()), "__op": ["+I"], "__w": pa.array([1], pa.int64())})
-    log.write(StepRecord(number, {}, {"v": rows}))
+    log.write(StepRecord(StepHeader.empty(number), {"v": rows}))
 
 
 def catalog(**paths: Path) -> Catalog:

@@ -19,6 +19,7 @@ from tidegate.kernels.refusals import row_json
 from tidegate.runtime.readiness import check_ready, readiness
 from tidegate.runtime.system import SystemRelations
 from tidegate.sql import statements as s
+from tidegate.storage.step_header import LateRow
 
 if TYPE_CHECKING:
     from tidegate.database import Database
@@ -81,7 +82,7 @@ def schema_of(columns: Schema) -> pa.Schema:
 
 def pending(db: Database, relation: Relation) -> list[tuple[pa.Table, int]]:
     """Rows of a relation that were given but not yet processed, in order, with their weights."""
-    first = max(db.log.header(db.log.last()).get("entry", 0), db.ledger.first_entries().get(relation.name, 0))
+    first = max(db.log.header(db.log.last()).entry, db.ledger.first_entries().get(relation.name, 0))
     found = []
     for _, _, parts in db.inserts.entries(max(first, db.inserts.first()), db.inserts.head(), {relation.name}):
         found += [(part.table, part.info["weight"]) for part in parts]
@@ -99,18 +100,18 @@ def _source_rows(db: Database, relation: Relation, schema: pa.Schema, as_of: int
         )
     last = db.log.last() if as_of is None else as_of
     tables = [schema.empty_table()]
-    for step, header in db.log.headers():
-        end = header.get("entry", 0)
-        if step <= last and end > first:
+    for header in db.log.headers():
+        end = header.entry
+        if header.step <= last and end > first:
             given = [part for _, _, parts in db.inserts.entries(first, end, {relation.name}) for part in parts]
-            late = Counter(each["row"] for each in db.log.late(header) if _at_door(each, relation))
+            late = Counter(each.row for each in db.log.late(header) if _at_door(each, relation))
             tables += [_accepted(part.table.cast(schema), late) for part in given]
             first = end
     return pa.concat_tables(tables)
 
 
-def _at_door(late: dict[str, Any], relation: Relation) -> bool:
-    return late["view"] is None and bool(late["relation"] == relation.name)
+def _at_door(late: LateRow, relation: Relation) -> bool:
+    return late.view is None and late.relation == relation.name
 
 
 def _accepted(rows: pa.Table, late: Counter[str]) -> pa.Table:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidegate.catalog.bus import BUS
 from tidegate.circuit.build import event_views
 from tidegate.runtime.exposition import Family, Sample, render
-from tidegate.storage.step_log import counts
+from tidegate.storage.step_header import StepHeader
 
 if TYPE_CHECKING:
     from tidegate.database import Database
@@ -32,22 +32,18 @@ class Totals:
         self.late: Counter[str] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
 
-    def add(self, header: Mapping[str, Any]) -> None:
+    def add(self, header: StepHeader) -> None:
         """One more step."""
         self.steps += 1
-        self.last_seconds = header["millis"] / 1000
-        self.last_started = header["started"]
+        self.last_seconds = header.millis / 1000
+        self.last_started = header.started
         self.seconds += self.last_seconds
-        self.rows_in.update(header["rows_in"])
-        self.events.update(header.get("events", {}))
-        self.overflow.update(header.get("overflow", {}))
-        for name, rows, _ in counts(header):
-            self.rows_out[name] += rows
-        self.late.update(each["view"] or each["relation"] for each in header["late"])
-        for said in header.get("late_files", ()):
-            owners = said["views"] or [said["relation"]]
-            self.late.update(dict.fromkeys(owners, said["count"] // len(owners)))
-        self.errors.update((each[0], each[1]) for each in header["errors"])
+        self.rows_in.update(header.rows_in)
+        self.events.update(header.events)
+        self.overflow.update(header.overflow)
+        self.rows_out.update({name: changed.rows for name, changed in header.changes_per_relation().items()})
+        self.late.update(header.late_per_relation())
+        self.errors.update((each.relation, each.code) for each in header.errors)
 
 
 def prometheus(db: Database) -> str:
@@ -88,7 +84,7 @@ def _pipeline(db: Database) -> Iterator[Family]:
     yield _gauge(
         "unread_entries",
         "Entries of the insert log that no step has had yet",
-        [({}, max(db.inserts.head() - int(header.get("entry", 0)), 0))],
+        [({}, max(db.inserts.head() - header.entry, 0))],
     )
 
 

@@ -18,13 +18,13 @@ TABLES = "tables"
 def readiness(db: Database) -> dict[str, bool]:
     """Of every table that a connector fills, whether it was read to its end once."""
     header = db.log.header(db.log.last())
-    loaded, begun, first = header.get("loaded", {}), db.ledger.begun(), db.ledger.first_entries()
+    loaded, begun, first = header.loaded, db.ledger.begun(), db.ledger.first_entries()
     entries = {name: refresh.entry for name, refresh in db.ledger.refreshes().items()}
     captured: dict[str, int] = db.inserts.marks().get(TABLES, {})
     entries |= {name: entry for name, entry in captured.items() if entry >= first.get(name, 0)}
     return {
         table.name: loaded.get(table.name, 0) > begun.get(table.name, 0)
-        or (table.name in entries and entries[table.name] < header.get("entry", 0))
+        or (table.name in entries and entries[table.name] < header.entry)
         for table in db.catalog.of_kind("table")
         if table.connector is not None
     }

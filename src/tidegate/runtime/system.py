@@ -8,7 +8,8 @@ from typing import Any
 
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.bus import EVENTS
-from tidegate.storage.step_log import StepLog, counts, late_count
+from tidegate.storage.step_header import StepHeader
+from tidegate.storage.step_log import StepLog
 
 Row = dict[str, Any]
 Sizes = Mapping[str, tuple[int, int, int]]
@@ -45,33 +46,42 @@ class SystemRelations:
 
     def _errors(self, end: int) -> list[Row]:
         return [
-            {"relation": relation, "code": code, "message": message, "row": row, "step": step, "time": _time(header)}
-            for step, header in self._log.headers()
-            if step <= end
-            for relation, code, message, row in header["errors"]
+            {**rejected._asdict(), "step": header.step, "time": _time(header)}
+            for header in self._log.headers()
+            if header.step <= end
+            for rejected in header.errors
         ]
 
     def _late_rows(self, end: int) -> list[Row]:
         return [
-            {**late, "step": step, "time": _time(header)}
-            for step, header in self._log.headers()
-            if step <= end
+            {
+                "relation": late.relation,
+                "view": late.view,
+                "op": late.op,
+                "column": late.column,
+                "row": late.row,
+                "waterline": late.watermark,
+                "step": header.step,
+                "time": _time(header),
+            }
+            for header in self._log.headers()
+            if header.step <= end
             for late in self._log.late(header)
         ]
 
     def _steps(self, end: int) -> list[Row]:
         return [
             {
-                "step": step,
+                "step": header.step,
                 "started": _time(header),
-                "millis": round(header["millis"]),
-                "rows_in": sum(header["rows_in"].values()),
-                "rows_out": sum(rows for _, rows, _ in counts(header)),
-                "late": late_count(header),
-                "errors": len(header["errors"]),
+                "millis": round(header.millis),
+                "rows_in": sum(header.rows_in.values()),
+                "rows_out": sum(changed.rows for changed in header.changes_per_relation().values()),
+                "late": header.late_count,
+                "errors": len(header.errors),
             }
-            for step, header in self._log.headers()
-            if step <= end
+            for header in self._log.headers()
+            if header.step <= end
         ]
 
     def _views(self, end: int) -> list[Row]:
@@ -104,7 +114,7 @@ class SystemRelations:
         ]
 
     def _waterlines(self, end: int) -> list[Row]:
-        known: dict[str, str] = self._log.header(end).get("waterlines", {})
+        known = self._log.header(end).watermarks
         return [
             {"relation": relation.name, "column": column.name, "value": known.get(place), "step": end}
             for relation in (EVENTS, *self._catalog())
@@ -118,5 +128,5 @@ def _declared(relation: Relation, column: str) -> bool:
     return any(note.column == column and note.kind in ("watermark", "lateness") for note in relation.times)
 
 
-def _time(header: Mapping[str, Any]) -> datetime:
-    return datetime.fromtimestamp(header["started"], UTC)
+def _time(header: StepHeader) -> datetime:
+    return datetime.fromtimestamp(header.started, UTC)

@@ -146,7 +146,7 @@ class Engine:
         built = self.circuit(catalog, ledger)
         sizes = {op: _total(dict(parts)) for op, parts in dict(self.pipeline.state).items()}
         needed = {output.relation: circuit.ops_behind(built, output) for output in built.outputs}
-        dropped = self._log.header(self._log.last()).get("dropped", {})
+        dropped = self._log.header(self._log.last()).dropped
         return {
             relation: (
                 sum(sizes.get(op, (0, 0))[0] for op in ops),
@@ -158,7 +158,7 @@ class Engine:
 
     def group_counts(self, catalog: Catalog, ledger: Ledger) -> dict[str, int]:
         """How many groups are kept behind each view."""
-        built, counts = self.circuit(catalog, ledger), self._log.header(self._log.last()).get("groups", {})
+        built, counts = self.circuit(catalog, ledger), self._log.header(self._log.last()).groups
         return {
             output.relation: sum(counts.get(op, 0) for op in circuit.ops_behind(built, output))
             for output in built.outputs

@@ -149,7 +149,7 @@ def output_block(address: str, rows: pl.DataFrame, spill: str, key: Sequence[str
     payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
-    told = [written(payload, Path(spill)), rows.height]
+    told = [written(payload, Path(spill)), rows.height, int(rows[WEIGHT].sum())]
     return Block(address, 0, blocks.SPILLED, json.dumps(told).encode())
 
 

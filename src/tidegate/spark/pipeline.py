@@ -195,7 +195,7 @@ class Pipeline:
     def _unread(self) -> bool:
         """Whether something was given that no step has had. Events get their time as they are given, under the same
         lock as this is asked: none that comes later is behind the moment of asking."""
-        return self.inserts.head() > int(self.log.header(self.log.last()).get("entry", 0))
+        return self.inserts.head() > self.log.header(self.log.last()).entry
 
     def _publish(self) -> None:
         """Puts lines that have moved on the clock, which makes the next micro-batch."""
@@ -385,7 +385,7 @@ class Pipeline:
 
     def _kept(self, generation: Generation, wanted: Wanted) -> LineKeeper:
         """The frontiers as the last step left them, and the clock that follows from them."""
-        known = self.log.header(self.log.last()).get("frontiers")
+        known = self.log.header(self.log.last()).frontiers
         now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
         frontiers = (Frontiers() if known is None else Frontiers.from_json(known)).begun(wanted.idle, now)
         sharded = {name: each.shard_idle for name, each in wanted.sources.items() if isinstance(each, Sharded)}
@@ -431,7 +431,7 @@ class Pipeline:
 
     def _kept_already(self, step: int) -> bool:
         """Whether an earlier run of this step has done it."""
-        first = max(self.log.header(step).get("entry", 0), self.inserts.first())
+        first = max(self.log.header(step).entry, self.inserts.first())
         return any(
             self.inserts.read(number, set())[0].get("late_of") == step for number in range(first, self.inserts.head())
         )

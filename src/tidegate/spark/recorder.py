@@ -24,13 +24,13 @@ from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
 from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.types import arrow_schema
-from tidegate.storage.step_log import StepLog, StepRecord, late_records
+from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
+from tidegate.storage.step_log import StepLog, StepRecord
 
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
 NO_OFFSET = "-"
 FEW_LATE = 1_000
-Files = dict[str, list[list[Any]]]
 LOGGED = [pa.field(OP, pa.string()), pa.field(WEIGHT, pa.int64())]
 
 
@@ -84,48 +84,49 @@ class Recorder:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
         self._keeper.after(stats, clock, self._shards(step - self._base - 1))
         self._keeper.move(clock.lines, clock.time_us, unread=self._clock.wall)
-        refused = [error for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
+        rejected = [
+            RejectedRow(*error) for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)
+        ]
         changes: dict[str, pa.Table] = {}
-        files: Files = {}
+        files: list[ChangeFile] = []
         came = {address.removeprefix(blocks.OUTPUT): payloads for address, payloads in found.items()}
         for relation in sorted(came.keys() | self._replaced(step)):
             before = self._before(relation) if relation in self._replaced(step) else None
             self._log_output(self._outputs[relation], came.get(relation, []), before, changes, files)
-        dropped = dict(self._log.header(step - 1).get("dropped", {}))
+        dropped = dict(self._log.header(step - 1).dropped)
         for op, sizes in stats["state"].items():
             self.state.setdefault(op, {}).update({bucket: size[:2] for bucket, size in sizes.items()})
             dropped[op] = dropped.get(op, 0) + sum(size[2] for size in sizes.values())
         self._note_wakes(stats["wake"])
-        told = [
-            ({**said, "waterline": self._keeper.text(said["line"], said["waterline"])}, rows) for said, rows in late
-        ]
-        few = [(said, rows) for said, rows in told if len(rows) < FEW_LATE]
-        many = [(said, rows) for said, rows in told if len(rows) >= FEW_LATE]
+        few = [(drop, rows) for drop, rows in late if len(rows) < FEW_LATE]
+        many = [(drop, rows) for drop, rows in late if len(rows) >= FEW_LATE]
         groups = self._kept_groups(step)
         for op, change in stats["groups"].items():
             groups[op] = groups.get(op, 0) + change
-        header = {
-            "started": started,
-            "millis": round((time.time() - started) * 1000, 3),
-            "rows_in": stats["rows_in"],
-            "events": stats["events"],
-            "overflow": {view: count for view, count in stats["overflow"].items() if count},
-            "groups": {op: count for op, count in groups.items() if count},
-            "errors": refused,
-            "late": [record for said, rows in few for record in late_records(said, rows)],
-            "late_files": [self._late_file(said, rows) for said, rows in many],
-            "time": clock.time_us,
-            "frontiers": self._keeper.frontiers.to_json(),
-            "waterlines": self._keeper.shown(),
-            "dropped": {op: count for op, count in dropped.items() if count},
-            "entry": max(stats["entry"], self._log.header(step - 1).get("entry", 0)),
-            "loaded": self._loaded(step),
-        }
-        return StepRecord(step, header, changes, files)
+        header = StepHeader(
+            step=step,
+            started=started,
+            millis=round((time.time() - started) * 1000, 3),
+            time_us=clock.time_us,
+            entry=max(stats["entry"], self._log.header(step - 1).entry),
+            rows_in=stats["rows_in"],
+            events=stats["events"],
+            overflow={view: count for view, count in stats["overflow"].items() if count},
+            groups={op: count for op, count in groups.items() if count},
+            dropped={op: count for op, count in dropped.items() if count},
+            loaded=self._loaded(step),
+            watermarks=self._keeper.shown(),
+            frontiers=self._keeper.frontiers.to_json(),
+            errors=tuple(rejected),
+            late=tuple(row for drop, rows in few for row in late_rows(rows, *self._dropped_by(drop))),
+            late_files=tuple(self._late_file(drop, rows) for drop, rows in many),
+            files=tuple(files),
+        )
+        return StepRecord(header, changes)
 
     def _kept_groups(self, step: int) -> dict[str, int]:
         """How many groups each op had before this step, without ops that are gone."""
-        return {op: count for op, count in self._log.header(step - 1).get("groups", {}).items() if op in self._ops}
+        return {op: count for op, count in self._log.header(step - 1).groups.items() if op in self._ops}
 
     def _shards(self, batch: int) -> dict[str, list[str]]:
         """The partitions of every source that has some."""
@@ -138,16 +139,21 @@ class Recorder:
 
     def _loaded(self, step: int) -> dict[str, int]:
         """The step in which each connector's relation was first read to its end, as far as it then went."""
-        before = self._log.header(step - 1).get("loaded", {})
+        before = self._log.header(step - 1).loaded
         new = self._loads if step == self._base + 1 else ()
         kept = {relation: at for relation, at in before.items() if relation in self._sources}
         return {**kept, **dict.fromkeys(new, step)}
 
-    def _late_file(self, said: dict[str, Any], rows: pl.DataFrame) -> dict[str, Any]:
-        """Many late rows: they are put on record as they are, and become text when somebody asks for them."""
+    def _dropped_by(self, drop: dict[str, Any]) -> tuple[str, tuple[str, ...], str, str | None]:
+        """The relation of late rows, the views that dropped them, the time column, and its watermark as text."""
+        watermark = self._keeper.text(drop["line"], drop["waterline"])
+        return drop["relation"], tuple(drop["views"]), drop["column"], watermark
+
+    def _late_file(self, drop: dict[str, Any], rows: pl.DataFrame) -> LateFile:
+        """Stores many late rows as they are; they become text when somebody reads them."""
         name = written(codec.encode(rows), self._spill)
-        count = int(rows[WEIGHT].abs().sum()) * max(1, len(said["views"]))
-        return {**said, "name": name, "count": count}
+        count = int(rows[WEIGHT].abs().sum()) * max(1, len(drop["views"]))
+        return LateFile(name, count, *self._dropped_by(drop))
 
     def _note_wakes(self, wakes: dict[str, dict[str, int | None]]) -> None:
         for op, buckets in wakes.items():
@@ -171,14 +177,13 @@ class Recorder:
         payloads: Payloads,
         before: pl.DataFrame | None,
         changes: dict[str, pa.Table],
-        files: Files,
+        files: list[ChangeFile],
     ) -> None:
         append = output.kind == "append" and before is None
         whole = {blocks.LOGGED, blocks.SPILLED} if append and not output.hidden else {blocks.LOGGED}
-        names = [json.loads(payload) for tag, payload in payloads if tag in whole]
-        if names:
-            files[output.relation] = names
-            payloads = [item for item in payloads if item[0] not in whole]
+        written_by_workers = [json.loads(payload) for tag, payload in payloads if tag in whole]
+        files += [ChangeFile(output.relation, rows, net, name) for name, rows, net in written_by_workers]
+        payloads = [item for item in payloads if item[0] not in whole]
         frames = [self._decode(*item) for item in payloads]
         hidden = [column.name for column in output.hidden]
         if before is not None:

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,27 +23,25 @@ import pyarrow.compute as pc
 from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
 from tidegate.core.files import write_atomically
-from tidegate.kernels.refusals import row_json
 from tidegate.storage import container
 from tidegate.storage.container import Part
 from tidegate.storage.folder import Folder
+from tidegate.storage.step_header import Changes, LateRow, StepHeader
 
 INDEX = "relations.json"
 SNAPSHOT_ROWS = 20_000
 FOLDED = 8
 """How many times the content may be read to find it, before a snapshot is worth it."""
-EMPTY_STEP: dict[str, Any] = {}
+BEFORE_FIRST = StepHeader.empty(0)
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step as it is logged. `changes`: visible columns, `__op`, `__w`; `blobs`: files of further changes, each with
-    how many it has and by how many rows the relation grows; without the latter all are insertions."""
+    """One step as it is logged. `changes`: the changed rows of each relation with `__op` and `__w`. The header need not
+    name them: the log does."""
 
-    step: int
-    header: dict[str, Any]
-    changes: dict[str, pa.Table]
-    blobs: dict[str, list[list[Any]]] = field(default_factory=dict)
+    header: StepHeader
+    changes: Mapping[str, pa.Table]
 
 
 class StepLog:
@@ -51,7 +49,7 @@ class StepLog:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._headers: dict[int, dict[str, Any]] = {}
+        self._headers: dict[int, StepHeader] = {}
         self._changed: dict[str, tuple[int, int, int, int]] = {}
         self._sizes: dict[Path, int] = {}
         self._lock = threading.RLock()
@@ -64,7 +62,7 @@ class StepLog:
             for step in self._headers.keys() - present:
                 del self._headers[step]
             for step in sorted(present - self._headers.keys()):
-                self._headers[step] = container.read_header(self._path(step))
+                self._headers[step] = self._read_header(step)
 
     def last(self) -> int:
         """The newest step, 0 before the first."""
@@ -75,27 +73,30 @@ class StepLog:
         """The oldest step that content can still be asked for."""
         return max(self._compacted(), 0)
 
-    def header(self, step: int) -> dict[str, Any]:
+    def header(self, step: int) -> StepHeader:
+        """The header of a step; an empty one if the log does not have the step."""
         with self._lock:
-            return self._headers.get(step, EMPTY_STEP)
+            return self._headers.get(step, BEFORE_FIRST)
 
-    def headers(self) -> list[tuple[int, dict[str, Any]]]:
+    def headers(self) -> list[StepHeader]:
+        """The headers of all steps in the log, oldest first."""
         with self._lock:
-            return sorted(self._headers.items())
+            return [header for _, header in sorted(self._headers.items())]
 
-    def late(self, header: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The record of each late row of a step, for each view that refused it."""
-        yield from header["late"]
-        for said in header.get("late_files", ()):
-            yield from late_records(said, pl.read_ipc_stream((self._folder.blobs / said["name"]).read_bytes()))
+    def late(self, header: StepHeader) -> Iterator[LateRow]:
+        """The late rows of a step, each once for every view that dropped it."""
+        yield from header.late
+        for file in header.late_files:
+            yield from file.rows(pl.read_ipc_stream((self._folder.blobs / file.name).read_bytes()))
 
     def write(self, record: StepRecord) -> None:
         """Writes a step durably and wakes whoever waits for it."""
-        parts = [Part(name, table, {"net": _net(table)}) for name, table in record.changes.items()]
-        header = {**record.header, "step": record.step, "blobs": record.blobs}
-        container.write(self._path(record.step), header, parts)
+        counted = tuple(Changes(name, table.num_rows, _net(table)) for name, table in record.changes.items())
+        header = replace(record.header, changes=counted)
+        parts = [Part(name, table, {}) for name, table in record.changes.items()]
+        container.write(self._path(header.step), {"header": header.to_json()}, parts)
         with self._lock:
-            self._headers[record.step] = container.read_header(self._path(record.step))
+            self._headers[header.step] = header
         with self.arrived:
             self.arrived.notify_all()
 
@@ -110,9 +111,9 @@ class StepLog:
     def changes(self, relation: str, start: int, end: int) -> Iterator[tuple[int, pa.Table]]:
         """(step, changes) of a relation for start < step <= end, oldest first, only steps in which it changed."""
         start = max(start, self.since(relation))
-        for step, header in self.headers():
-            if start < step <= end and self._touches(header, relation):
-                yield step, self._table(step, header, relation)
+        for header in self.headers():
+            if start < header.step <= end and header.changed(relation).rows:
+                yield header.step, self._table(header, relation)
 
     def content(self, relation: str, schema: pa.Schema, as_of: int | None = None) -> pa.Table:
         """The rows of a relation after a step (the newest if none is given), each as often as it is there."""
@@ -185,8 +186,8 @@ class StepLog:
         first = max(base, upto)
         new = range(first + 1, last + 1) if last - first < len(self._headers) else sorted(self._headers)
         headers = (self._headers[step] for step in new if step > first and step in self._headers)
-        for rows, gained in (counts for header in headers for counts in _counts(header, relation)):
-            changed, net = changed + rows, net + gained
+        for counted in (header.changed(relation) for header in headers):
+            changed, net = changed + counted.rows, net + counted.net
         self._changed[relation] = (base, last, changed, net)
         return changed, net
 
@@ -195,9 +196,7 @@ class StepLog:
         end = self.last() if as_of is None else as_of
         base, path = self._snapshot_step(relation, end)
         counted = 0 if path is None else self._size(path)
-        return counted + sum(
-            net for step, header in self.headers() if base < step <= end for _, net in _counts(header, relation)
-        )
+        return counted + sum(header.changed(relation).net for header in self.headers() if base < header.step <= end)
 
     def _size(self, path: Path) -> int:
         """The number of rows in a snapshot, which is read but once for that."""
@@ -206,12 +205,8 @@ class StepLog:
         return self._sizes[path]
 
     def _drop(self, step: int) -> None:
-        header = self._headers.pop(step)
-        for names in header.get("blobs", {}).values():
-            for name, *_ in names:
-                (self._folder.blobs / name).unlink(missing_ok=True)
-        for said in header.get("late_files", ()):
-            (self._folder.blobs / said["name"]).unlink(missing_ok=True)
+        for name in self._headers.pop(step).blobs():
+            (self._folder.blobs / name).unlink(missing_ok=True)
         self._path(step).unlink(missing_ok=True)
 
     def _forget_snapshots(self, relation: str, limit: int) -> None:
@@ -220,13 +215,10 @@ class StepLog:
                 path.unlink(missing_ok=True)
                 self._sizes.pop(path, None)
 
-    def _touches(self, header: dict[str, Any], relation: str) -> bool:
-        return relation in header["blobs"] or any(part["name"] == relation for part in header["parts"])
-
-    def _table(self, step: int, header: dict[str, Any], relation: str) -> pa.Table:
-        _, parts = container.read(self._path(step), {relation})
+    def _table(self, header: StepHeader, relation: str) -> pa.Table:
+        _, parts = container.read(self._path(header.step), {relation})
         tables = [part.table for part in parts]
-        tables += [_spilled(self._folder.blobs / name) for name, *_ in header["blobs"].get(relation, [])]
+        tables += [_spilled(self._folder.blobs / file.name) for file in header.files_of(relation)]
         return _retractions_first(pa.concat_tables([table.cast(tables[0].schema) for table in tables]))
 
     def _snapshot_step(self, relation: str, end: int) -> tuple[int, Path | None]:
@@ -260,44 +252,15 @@ class StepLog:
     def _view(self, relation: str) -> Path:
         return self._folder.views / quote(relation, safe="")
 
+    def _read_header(self, step: int) -> StepHeader:
+        return StepHeader.from_json(container.read_header(self._path(step))["header"])
+
     def _path(self, step: int) -> Path:
         return self._folder.steps / f"{step:012d}"
 
 
-def counts(header: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """(relation, changes, rows gained) of one step, some relations several times."""
-    yield from ((part["name"], part["rows"], part.get("net", 0)) for part in header["parts"])
-    yield from ((name, file[1], file[-1]) for name, files in header["blobs"].items() for file in files)
-
-
-def late_count(header: Mapping[str, Any]) -> int:
-    """How many records of late rows a step has."""
-    return len(header["late"]) + sum(int(said["count"]) for said in header.get("late_files", ()))
-
-
-def late_records(said: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """One record per late row and view that refused it."""
-    names = [name for name in rows.columns if name != WEIGHT]
-    for row in rows.iter_rows(named=True):
-        text = row_json({name: row[name] for name in names})
-        for view in (list(said["views"]) or [None]) * abs(row[WEIGHT]):
-            yield {
-                "relation": said["relation"],
-                "view": view,
-                "op": "+I" if row[WEIGHT] > 0 else "-D",
-                "column": said["column"],
-                "row": text,
-                "waterline": said["waterline"],
-            }
-
-
 def _net(table: pa.Table) -> int:
     return int(pc.sum(table.column(WEIGHT)).as_py() or 0)
-
-
-def _counts(header: dict[str, Any], relation: str) -> Iterator[tuple[int, int]]:
-    """(changes, rows gained) of a relation in one step."""
-    yield from ((rows, net) for name, rows, net in counts(header) if name == relation)
 
 
 def _row_count(path: Path) -> int:
