@@ -15,7 +15,7 @@ from run import Figure
 from setting import Setting, seconds_of, throughput
 
 from tidegate.core.schema import Column
-from tidegate.database import Database
+from tidegate.database import Database, runtime_of
 from tidegate.spark.feed import Feed
 from tidegate.spark.lowering import wide_schema
 from tidegate.storage.insert_log import InsertLog
@@ -51,9 +51,11 @@ def run_all(db: Database, whole: bool = False) -> list[tuple[int, float]]:
     so Spark counts files where the step log counts rows. `whole`: with the micro-batches that follow until the next
     rows, in which windows close."""
     db.start()
-    db.engine.idle()
-    rows = {step: sum(header["rows_in"].values()) for step, header in db.log.headers()}
-    seconds = {each.batchId + 1: each.durationMs["triggerExecution"] / 1000 for each in db.engine.pipeline.progress()}
+    runtime = runtime_of(db)
+    runtime.spark.pipeline.idle()
+    rows = {header.step: sum(header.rows_in.values()) for header in runtime.log.headers()}
+    progress = runtime.spark.pipeline.progress()
+    seconds = {each.batchId + 1: each.durationMs["triggerExecution"] / 1000 for each in progress}
     found: list[tuple[int, float]] = []
     for step in sorted(seconds):
         if rows.get(step):

@@ -18,6 +18,7 @@ from setting import Setting
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers.postgres import Postgres, postgres_server
+from tidegate.database import runtime_of
 
 WANTED_RATE = 20_000
 CHANGES = 1_000_000
@@ -110,7 +111,7 @@ def latency(setting: Setting) -> list[Figure]:
         with db.running(), server.connect(database) as connection:
             for number in range(1, COMMITS + 1):
                 time.sleep(1)
-                before, began = db.log.last(), time.perf_counter()
+                before, began = runtime_of(db).log.last(), time.perf_counter()
                 fill(connection, number, number)
                 found = [
                     next(iter(db.subscribe(view, from_step=before + 1, timeout=60))).step for view in ("seen", "total")

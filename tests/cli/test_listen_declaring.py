@@ -14,6 +14,7 @@ from tidegate.cli.listening.declaring import declare
 from tidegate.cli.listening.merging import completed, merged
 from tidegate.cli.listening.sections import read_config
 from tidegate.cli.listening.statements import definitions
+from tidegate.database import runtime_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,15 +47,15 @@ def told(db: tidegate.Database) -> Declare:
 
 
 def names(db: tidegate.Database) -> list[str]:
-    return [relation.name for relation in db.catalog]
+    return [relation.name for relation in runtime_of(db).catalog.value]
 
 
 def test_the_same_again_changes_nothing(db: tidegate.Database, told: Declare) -> None:
     text = f"views:\n{COUNTS}adapters: {{file: a.jsonl}}\n"
     assert told(text) == []
-    before = db.catalog
+    before = runtime_of(db).catalog.value
     assert told(text) == []
-    assert db.catalog is before
+    assert runtime_of(db).catalog.value is before
     assert names(db) == ["webhook", "counts", "file"]
 
 

@@ -15,6 +15,7 @@ from tests.servers.postgres import Postgres, postgres_server
 from tests.servers.processes import wait_until
 from tidegate.connectors.postgres.position import default_name
 from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.database import runtime_of
 from tidegate.runtime.monitoring import prometheus
 
 DEFINITIONS = """
@@ -84,7 +85,7 @@ def test_a_slot_that_is_dropped_while_it_runs(spark: SparkSession, tmp_path: Pat
     with tidegate.connect(tmp_path / "db", spark=spark) as db:
         db.sql(DEFINITIONS.format(url=server.url(shop)))
         db.start()
-        slot = default_name(db.folder.id, shop)
+        slot = default_name(runtime_of(db).folder.id, shop)
         ours = f"FROM pg_replication_slots WHERE slot_name = '{slot}'"
 
         def dropped() -> bool:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidegate
+from tidegate.database import runtime_of
 
 EVERY = """
     CREATE SOURCE bids (price BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
@@ -29,10 +30,10 @@ def db(spark: SparkSession) -> Iterator[tidegate.Database]:
 
 
 def test_the_virtual_clock_moves_with_the_next_step_never_before_it(db: tidegate.Database) -> None:
-    before = db.log.last()
+    before = runtime_of(db).log.last()
     db.advance_clock(timedelta(seconds=6))
-    db.engine.idle()
-    assert db.log.last() == before
+    runtime_of(db).spark.pipeline.idle()
+    assert runtime_of(db).log.last() == before
     db.insert("bids", [(2, NOON)])
     steps = db.step().steps
     assert [(change.op, change.row["total"]) for change in db.changes("totals", steps.start, steps.stop - 1)] == [
@@ -48,10 +49,10 @@ def test_the_clock_adds_up_between_steps(db: tidegate.Database) -> None:
 
 
 def test_the_end_of_the_inputs_waits_for_the_step_too(db: tidegate.Database) -> None:
-    before = db.log.last()
+    before = runtime_of(db).log.last()
     db.end_inputs()
-    db.engine.idle()
-    assert db.log.last() == before
+    runtime_of(db).spark.pipeline.idle()
+    assert runtime_of(db).log.last() == before
     db.step()
     assert db.metrics()["waterlines"] == {"bids.ts": "infinity"}
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import tidegate
+from tidegate.database import runtime_of
 
 GROUPS = 60_000
 STATEMENTS = """
@@ -40,7 +41,7 @@ def test_large_steps_are_exact_and_leave_nothing_behind(spark: SparkSession, tmp
             db.insert("events", rows(step, GROUPS))
             report = db.step()
         assert report.rows_out["sums"] == 2 * GROUPS, "changes that workers wrote are counted"
-        files = {file.relation for header in db.log.headers() for file in header.files}
+        files = {file.relation for header in runtime_of(db).log.headers() for file in header.files}
         assert files == {"sums", "closed"}, "what hides its key is put together by the driver"
         assert not list((tmp_path / "large" / "exchange").rglob("*")), "no block is left on its way"
 
@@ -55,7 +56,7 @@ def test_large_steps_are_exact_and_leave_nothing_behind(spark: SparkSession, tmp
             (3 * GROUPS, 3, sum(3 * (key % 7) + 3 for key in range(GROUPS)))
         ]
         assert db.query("SELECT COUNT(*) FROM sums AS OF STEP 1").rows() == [(GROUPS,)]
-        assert db.log.count("sums") == GROUPS
+        assert runtime_of(db).log.count("sums") == GROUPS
 
         changes = list(db.subscribe("sums", from_step=1, timeout=0))
         steps = list(dict.fromkeys(change.step for change in changes))

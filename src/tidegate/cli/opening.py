@@ -19,11 +19,12 @@ def opened(
 ) -> Iterator[Database]:
     """A database that is closed whatever happens. `folder` None: a temporary one. `spark`: started at once."""
     import tidegate
+    from tidegate.database import runtime_of
 
     with tidegate.connect(folder, master=master, read_only=read_only) as db:
         if spark:
             with told("starting Spark ..."), shielded():
-                _ = db.engine
+                _ = runtime_of(db).spark.session
         yield db
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.cli.changes import as_debezium, as_json, as_ops
 from tidegate.cli.opening import opened
+from tidegate.database import runtime_of
 
 if TYPE_CHECKING:
     from tidegate import Change, Database
@@ -30,6 +31,6 @@ def _lines(db: Database, view: str, changes: Iterable[Change], format: str) -> I
         case "json":
             return as_json(changes)
         case "debezium":
-            return as_debezium(changes, view, db.catalog.readable(view).key or ())
+            return as_debezium(changes, view, runtime_of(db).catalog.value.readable(view).key or ())
         case _:
             return as_ops(changes)

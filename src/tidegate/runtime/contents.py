@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
+import polars as pl
 import pyarrow as pa
 
 from tidegate import bind, errors
@@ -12,128 +13,181 @@ from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.system import PREFIX
 from tidegate.circuit.build import uses_bus
-from tidegate.connectors.webhook.letters import dead_letters
+from tidegate.connectors.base import Rows
+from tidegate.core import zset
 from tidegate.core.arrow_types import arrow_type
+from tidegate.core.columns import WEIGHT
 from tidegate.core.schema import Schema
 from tidegate.kernels.refusals import row_json
-from tidegate.runtime.readiness import check_ready, readiness
+from tidegate.runtime.current_catalog import CurrentCatalog
+from tidegate.runtime.readiness import Readiness
 from tidegate.runtime.system import SystemRelations
+from tidegate.spark.connection import SparkConnection
 from tidegate.sql import statements as s
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.ledger import Ledger
 from tidegate.storage.step_header import LateRow
-
-if TYPE_CHECKING:
-    from tidegate.database import Database
+from tidegate.storage.step_log import StepLog
 
 
-def run_select(query: s.Query, db: Database, as_of: int | None) -> pa.Table:
-    """The rows of a SELECT, as of a step if it (or the caller) says so."""
-    step = query.as_of_step if as_of is None else as_of
-    db.log.refresh()
-    check_step(db, step, query)
-    bound = bind.bind_select(query, db.catalog, sources=True)
-    tables = {}
-    for name in bound.relations:
-        relation = db.catalog.readable(name)
-        tables[bind.temp_name(name)] = (relation.columns, content(db, relation.name, step))
-    return db.engine.queries.run(bound.sql, tables)
+class Contents:
+    """Reads relations off the step log, and rows that no step has processed yet off the insert log."""
 
+    def __init__(
+        self,
+        catalog: CurrentCatalog,
+        log: StepLog,
+        inserts: InsertLog,
+        ledger: Ledger,
+        spark: SparkConnection,
+        readiness: Readiness,
+        system: SystemRelations,
+    ) -> None:
+        self._catalog, self._log, self._inserts, self._ledger = catalog, log, inserts, ledger
+        self._spark, self._readiness, self._system = spark, readiness, system
 
-def check_step(db: Database, step: int | None, query: s.Query) -> None:
-    """AS OF STEP reaches as far as the log does."""
-    if step is None or db.log.oldest() <= step <= db.log.last():
-        return
-    raise errors.make(
-        "INVALID_OPTION",
-        message=f"step {step} is not in the log",
-        hint=f"steps {db.log.oldest()} to {db.log.last()} can be asked for; SET retention_steps keeps more",
-        span=query.span,
-    )
+    def select(self, query: s.Query, as_of: int | None = None) -> pa.Table:
+        """The rows of a SELECT, as of a step if it (or the caller) names one."""
+        step = query.as_of_step if as_of is None else as_of
+        self._log.refresh()
+        self._check_step(step, query)
+        bound = bind.bind_select(query, self._catalog.value, sources=True)
+        tables = {}
+        for name in bound.relations:
+            relation = self._catalog.value.readable(name)
+            tables[bind.temp_name(name)] = (relation.columns, self.rows(relation.name, step))
+        return self._spark.queries.run(bound.sql, tables)
 
+    def rows(self, name: str, as_of: int | None = None) -> pa.Table:
+        """The rows of a table, a maintained view, a system relation, or of a source as far as the insert log goes."""
+        relation = self._catalog.value.readable(name)
+        schema = schema_of(relation.columns)
+        if relation.name.startswith(PREFIX):
+            return pa.Table.from_pylist(self._system.rows(relation.name.removeprefix(PREFIX), as_of), schema=schema)
+        if relation.kept:
+            self._readiness.check(relation)
+            return self._log.content(relation.name, schema, as_of)
+        if relation is EVENTS and self._logs_events():
+            return self._events(schema, as_of)
+        return self._source_rows(relation, schema, as_of)
 
-def content(db: Database, name: str, as_of: int | None = None) -> pa.Table:
-    """The rows of a table, a materialized view, a system relation, or of a source as far as the insert log has them."""
-    relation = db.catalog.readable(name)
-    schema = schema_of(relation.columns)
-    if relation.name.startswith(PREFIX):
-        return pa.Table.from_pylist(_system(db).rows(relation.name.removeprefix(PREFIX), as_of), schema=schema)
-    if relation.kept:
-        check_ready(db, relation)
-        return db.log.content(relation.name, schema, as_of)
-    if relation is EVENTS and logged(db):
-        return _events(db, schema, as_of)
-    return _source_rows(db, relation, schema, as_of)
+    def pending(self, relation: Relation) -> list[tuple[pa.Table, int]]:
+        """Rows of a relation that no step has processed yet, in order, with their weights."""
+        first = max(
+            self._log.header(self._log.last()).entry, self._ledger.first_entries().get(relation.name, 0)
+        )
+        found = []
+        for _, _, parts in self._inserts.entries(
+            max(first, self._inserts.first()), self._inserts.head(), {relation.name}
+        ):
+            found += [(part.table, part.info["weight"]) for part in parts]
+        return found
 
+    def with_pending(self, relation: Relation) -> pa.Table:
+        """The content of a table with everything it was given, processed or not."""
+        schema = schema_of(relation.columns)
+        rows = frame_of(self.rows(relation.name))
+        for table, weight in self.pending(relation):
+            rows = _apply(rows, frame_of(table.cast(schema)), weight, relation)
+        return rows.to_arrow().cast(schema)
 
-def logged(db: Database) -> bool:
-    """Whether the events of the bus are in the step log."""
-    return uses_bus(db.catalog) or BUS in db.ledger.begun()
+    def keys_with_pending(self, relation: Relation, further: Sequence[Rows] = ()) -> pa.Table:
+        """Rows with the keys that a keyed table has, other columns NULL. `further` are changes after all others."""
+        schema, key = schema_of(relation.columns), list(relation.primary_key)
+        rows = frame_of(self._log.content(relation.name, schema)).select(key)
+        later = [(table, weight) for name, table, weight in further if name == relation.name]
+        for table, weight in [*self.pending(relation), *later]:
+            rows = _apply_keys(rows, frame_of(table), weight, key)
+        columns = [
+            rows[column.name].to_arrow() if column.name in key else pa.nulls(rows.height) for column in relation.columns
+        ]
+        return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
 
+    def _check_step(self, step: int | None, query: s.Query) -> None:
+        """AS OF STEP reaches as far back as the log does."""
+        if step is None or self._log.oldest() <= step <= self._log.last():
+            return
+        raise errors.make(
+            "INVALID_OPTION",
+            message=f"step {step} is not in the log",
+            hint=f"steps {self._log.oldest()} to {self._log.last()} can be asked for; SET retention_steps keeps more",
+            span=query.span,
+        )
 
-def _events(db: Database, schema: pa.Schema, as_of: int | None) -> pa.Table:
-    """The events of the bus, as far back as the step log goes."""
-    last = db.log.last() if as_of is None else as_of
-    tables = [table.select(schema.names).cast(schema) for _, table in db.log.changes(BUS, 0, last)]
-    return pa.concat_tables([schema.empty_table(), *tables])
+    def _logs_events(self) -> bool:
+        """True if the events of the bus are in the step log."""
+        return uses_bus(self._catalog.value) or BUS in self._ledger.begun()
+
+    def _events(self, schema: pa.Schema, as_of: int | None) -> pa.Table:
+        """The events of the bus, as far back as the step log goes."""
+        last = self._log.last() if as_of is None else as_of
+        tables = [table.select(schema.names).cast(schema) for _, table in self._log.changes(BUS, 0, last)]
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+    def _source_rows(self, relation: Relation, schema: pa.Schema, as_of: int | None) -> pa.Table:
+        """Rows of a source are not stored; while the insert log still has them all they can be read from there."""
+        first = self._ledger.first_entries().get(relation.name, 0)
+        if relation.connector is not None or self._inserts.first() > first:
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"the rows of source {relation.name} are not kept",
+                hint=f"CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name} keeps them",
+            )
+        last = self._log.last() if as_of is None else as_of
+        tables = [schema.empty_table()]
+        for header in self._log.headers():
+            end = header.entry
+            if header.step <= last and end > first:
+                given = [part for _, _, parts in self._inserts.entries(first, end, {relation.name}) for part in parts]
+                late = Counter(each.row for each in self._log.late(header) if _late_at_input(each, relation))
+                tables += [_accepted(part.table.cast(schema), late) for part in given]
+                first = end
+        return pa.concat_tables(tables)
 
 
 def schema_of(columns: Schema) -> pa.Schema:
+    """The Arrow schema in which a relation's rows are shown: every column nullable."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
-def pending(db: Database, relation: Relation) -> list[tuple[pa.Table, int]]:
-    """Rows of a relation that were given but not yet processed, in order, with their weights."""
-    first = max(db.log.header(db.log.last()).entry, db.ledger.first_entries().get(relation.name, 0))
-    found = []
-    for _, _, parts in db.inserts.entries(max(first, db.inserts.first()), db.inserts.head(), {relation.name}):
-        found += [(part.table, part.info["weight"]) for part in parts]
-    return found
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """An Arrow table as a Polars frame."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
-def _source_rows(db: Database, relation: Relation, schema: pa.Schema, as_of: int | None) -> pa.Table:
-    """The rows of a source are not kept; while the insert log still has them all they can be read from there."""
-    first = db.ledger.first_entries().get(relation.name, 0)
-    if relation.connector is not None or db.inserts.first() > first:
-        raise errors.make(
-            "NOT_SUPPORTED",
-            message=f"the rows of source {relation.name} are not kept",
-            hint=f"CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name} keeps them",
-        )
-    last = db.log.last() if as_of is None else as_of
-    tables = [schema.empty_table()]
-    for header in db.log.headers():
-        end = header.entry
-        if header.step <= last and end > first:
-            given = [part for _, _, parts in db.inserts.entries(first, end, {relation.name}) for part in parts]
-            late = Counter(each.row for each in db.log.late(header) if _at_door(each, relation))
-            tables += [_accepted(part.table.cast(schema), late) for part in given]
-            first = end
-    return pa.concat_tables(tables)
+def _apply(rows: pl.DataFrame, changes: pl.DataFrame, weight: int, relation: Relation) -> pl.DataFrame:
+    key = list(relation.primary_key)
+    if key:
+        others = rows.join(changes.select(key), on=key, how="anti", nulls_equal=True)
+        last = changes.unique(key, keep="last", maintain_order=True)
+        return pl.concat([others, last]) if weight > 0 else others
+    weighted = [
+        frame.with_columns(pl.lit(each, pl.Int64).alias(WEIGHT)) for frame, each in ((rows, 1), (changes, weight))
+    ]
+    return zset.expand(zset.consolidate(pl.concat(weighted)))
 
 
-def _at_door(late: LateRow, relation: Relation) -> bool:
+def _apply_keys(rows: pl.DataFrame, changes: pl.DataFrame, weight: int, key: list[str]) -> pl.DataFrame:
+    if WEIGHT not in changes.columns:
+        changes = changes.with_columns(pl.lit(weight).alias(WEIGHT))
+    last = changes.select(*key, WEIGHT).unique(key, keep="last", maintain_order=True)
+    others = rows.join(last.select(key), on=key, how="anti", nulls_equal=True)
+    return pl.concat([others, last.filter(pl.col(WEIGHT) > 0).select(key)], how="vertical_relaxed")
+
+
+def _late_at_input(late: LateRow, relation: Relation) -> bool:
     return late.view is None and late.relation == relation.name
 
 
 def _accepted(rows: pa.Table, late: Counter[str]) -> pa.Table:
-    """The rows that were not late when they came."""
+    """The rows that were not late on arrival."""
     if not late:
         return rows
-    kept = []
+    accepted = []
     for row in rows.to_pylist():
         text = row_json(row)
-        kept.append(late[text] == 0)
+        accepted.append(late[text] == 0)
         late[text] -= late[text] > 0
-    return rows.filter(pa.array(kept))
-
-
-def _system(db: Database) -> SystemRelations:
-    def sizes() -> dict[str, tuple[int, int, int]]:
-        return {} if db.read_only else db.engine.state_sizes(db.catalog, db.ledger)
-
-    def ready() -> dict[str, bool]:
-        return readiness(db)
-
-    def letters() -> list[dict[str, Any]]:
-        return [letter for folder in sorted(db.folder.sinks.glob("*")) for letter in dead_letters(folder)]
-
-    return SystemRelations(db.log, lambda: db.catalog, db.log.count, sizes, ready, letters)
+    return rows.filter(pa.array(accepted))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.core.schema import Column
 from tidegate.core.secrets import mask_sql
-from tidegate.runtime.contents import content
-
-if TYPE_CHECKING:
-    from tidegate.database import Database
+from tidegate.runtime.contents import Contents
 
 
-def show(db: Database, what: str) -> pa.Table:
-    """The relations of one kind."""
+def show(catalog: Catalog, contents: Contents, what: str) -> pa.Table:
+    """SHOW: the relations of one kind."""
     if what == "tables":
-        return content(db, "system.tables")
-    chosen = [relation for relation in db.catalog if _matches(relation, what)]
+        return contents.rows("system.tables")
+    chosen = [relation for relation in catalog if _matches(relation, what)]
     if what in ("sources", "streams"):
         return _table(chosen, connector=lambda each: each.connector.kind.upper() if each.connector else None)
     if what == "sinks":

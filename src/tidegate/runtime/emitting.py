@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tidegate import bind, errors
+from tidegate.bind.analyzer import Analyzer
+from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.base import Sink
 from tidegate.core.durations import parse_micros
 from tidegate.plan import IntervalJoin, Node, View, WindowAggregate, walk
 from tidegate.sql import parse
 from tidegate.sql import statements as s
-
-if TYPE_CHECKING:
-    from tidegate.database import Database
+from tidegate.storage.ledger import Ledger
 
 EARLY_FIRE = ("table.exec.emit.early-fire.enabled", "table.exec.emit.early-fire.delay")
 
 
-def with_default_emit(statement: s.CreateView, db: Database) -> s.CreateView:
+def with_default_emit(
+    statement: s.CreateView, catalog: Catalog, analyzer: Analyzer, ledger: Ledger
+) -> s.CreateView:
     """The view with the EMIT that Flink's early-fire settings give a window that says none."""
-    enabled, delay = (db.ledger.setting(name) for name in EARLY_FIRE)
+    enabled, delay = (ledger.setting(name) for name in EARLY_FIRE)
     if statement.query.emit is not None or (enabled or "").lower() != "true" or delay is None:
         return statement
-    bound = bind.bind_view(statement, db.catalog, db.engine.analyzer)
+    bound = bind.bind_view(statement, catalog, analyzer)
     if not any(isinstance(node, WindowAggregate) for node in walk(bound.plan)):
         return statement
     text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{parse_micros(delay)}' MICROSECOND"
@@ -41,18 +42,20 @@ def _fires_early(plan: Node) -> bool:
     )
 
 
-def fitted(sink: Sink, relation: Relation, statement: s.CreateSink, db: Database) -> Relation:
+def with_forced_emit(
+    sink: Sink, relation: Relation, statement: s.CreateSink, catalog: Catalog, analyzer: Analyzer
+) -> Relation:
     """The sink's entry, with the strategy that it forces on a view which says none: a sink that only takes insertions
     gets closed windows, one that takes every change gets every change."""
     if sink.takes == "upsert" or relation.changes == "append" or statement.relation is None:
         return relation
-    view = db.catalog.get(statement.relation.text)
+    view = catalog.get(statement.relation.text)
     declared = parse(view.sql).statements[0] if view.kind == "view" else None
     if not isinstance(declared, s.CreateView) or declared.query.emit is not None:
         return relation
     if sink.takes == "changelog" and view.emit != "on_watermark":
         return relation
-    if sink.takes == "append" and _fires_early(bind.definition(view, db.catalog, db.engine.analyzer).plan):
+    if sink.takes == "append" and _fires_early(bind.definition(view, catalog, analyzer).plan):
         raise errors.make(
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} in append mode takes only insertions, and {view.name} takes early results back",
@@ -62,7 +65,7 @@ def fitted(sink: Sink, relation: Relation, statement: s.CreateSink, db: Database
         )
     forced = "on_window_close" if sink.takes == "append" else "changes"
     try:
-        bound = bind.forced_view(relation.name, view, bind.Extras(forced=forced), db.catalog, db.engine.analyzer)
+        bound = bind.forced_view(relation.name, view, bind.Extras(forced=forced), catalog, analyzer)
     except errors.Error as error:
         if error.code != "EMIT_NEEDS_WATERLINE":
             raise

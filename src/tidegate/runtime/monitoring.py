@@ -12,7 +12,7 @@ from tidegate.runtime.exposition import Family, Sample, render
 from tidegate.storage.step_header import StepHeader
 
 if TYPE_CHECKING:
-    from tidegate.database import Database
+    from tidegate.runtime.runtime import Runtime
 
 NO_NUMBER = "TYPE_MISMATCH"
 
@@ -46,15 +46,15 @@ class Totals:
         self.errors.update((each.relation, each.code) for each in header.errors)
 
 
-def prometheus(db: Database) -> str:
+def prometheus(runtime: Runtime) -> str:
     """All figures of a database, in the text format."""
-    return render([*_views(db), *_pipeline(db), *_inputs(db), *_outputs(db)])
+    return render([*_views(runtime), *_pipeline(runtime), *_inputs(runtime), *_outputs(runtime)])
 
 
-def _views(db: Database) -> Iterator[Family]:
-    totals, views = db.totals, [view.name for view in event_views(db.catalog)]
-    groups = db.engine.group_counts(db.catalog, db.ledger) if db.running_now else {}
-    emitted = db.results.emitted
+def _views(runtime: Runtime) -> Iterator[Family]:
+    totals, views = runtime.totals, [view.name for view in event_views(runtime.catalog.value)]
+    groups = runtime.definitions.group_counts() if runtime.spark.running else {}
+    emitted = runtime.event_results.emitted
 
     yield _counter(
         "view_windows_emitted", "Windows whose results returned to the bus", "view", views, emitted.__getitem__
@@ -73,23 +73,23 @@ def _views(db: Database) -> Iterator[Family]:
     )
 
 
-def _pipeline(db: Database) -> Iterator[Family]:
-    totals = db.totals
-    header = db.log.header(db.log.last())
+def _pipeline(runtime: Runtime) -> Iterator[Family]:
+    totals = runtime.totals
+    header = runtime.log.header(runtime.log.last())
     yield _counter("steps", "Steps since the start of the process", "", [""], lambda _: totals.steps)
     yield _counter("step_seconds", "Time that steps took", "", [""], lambda _: totals.seconds)
-    yield _gauge("last_step", "The number of the newest step", [({}, db.log.last())])
+    yield _gauge("last_step", "The number of the newest step", [({}, runtime.log.last())])
     yield _gauge("last_step_seconds", "How long the newest step took", [({}, totals.last_seconds)])
     yield _gauge("last_step_timestamp_seconds", "When the newest step began", [({}, totals.last_started)])
     yield _gauge(
         "unread_entries",
         "Entries of the insert log that no step has had yet",
-        [({}, max(db.inserts.head() - header.entry, 0))],
+        [({}, max(runtime.inserts.head() - header.entry, 0))],
     )
 
 
-def _inputs(db: Database) -> Iterator[Family]:
-    totals = db.totals
+def _inputs(runtime: Runtime) -> Iterator[Family]:
+    totals = runtime.totals
     yield _counter("rows_in", "Rows that came", "relation", sorted(totals.rows_in), totals.rows_in.__getitem__)
     yield _counter("late_rows", "Rows that came too late", "relation", sorted(totals.late), totals.late.__getitem__)
     yield Family(
@@ -99,7 +99,7 @@ def _inputs(db: Database) -> Iterator[Family]:
         [({"relation": relation, "code": code}, n) for (relation, code), n in sorted(totals.errors.items())],
     )
     figures: dict[str, list[Sample]] = {}
-    for name, told in db.captures.metrics().items():
+    for name, told in runtime.captures.metrics().items():
         for figure, value in told.items():
             figures.setdefault(figure, []).append(({"source": name}, value))
     for figure, samples in sorted(figures.items()):
@@ -110,18 +110,18 @@ def _inputs(db: Database) -> Iterator[Family]:
             yield _gauge(f"capture_{figure}", f"{_words(kind)} of a capture", samples)
 
 
-def _outputs(db: Database) -> Iterator[Family]:
-    totals = db.totals
-    known = [each for each in sorted(totals.rows_out) if each == BUS or each in db.catalog]
+def _outputs(runtime: Runtime) -> Iterator[Family]:
+    totals = runtime.totals
+    known = [each for each in sorted(totals.rows_out) if each == BUS or each in runtime.catalog.value]
     yield _counter("rows_out", "Changes that left a relation", "relation", known, totals.rows_out.__getitem__)
-    behind = db.sinks.behind()
+    behind = runtime.sinks.behind()
     yield _gauge("sink_lag_steps", "Steps that a sink has not applied", [({"sink": s}, n) for s, n in behind.items()])
-    buried = db.sinks.dead_letters()
+    buried = runtime.sinks.dead_letters()
     yield _counter("sink_dead_letters", "Requests put aside", "sink", list(buried), buried.__getitem__)
     yield _gauge(
         "sink_failing",
         "1 for a sink that cannot deliver, and is tried again",
-        [({"sink": sink}, float(sink in db.sinks.failures)) for sink in behind],
+        [({"sink": sink}, float(sink in runtime.sinks.failures)) for sink in behind],
     )
 
 

@@ -1,42 +1,54 @@
-"""Which tables are there: one that a connector fills is ready when all that its origin had was read once."""
+"""Which tables can be read: one that a connector fills is ready once everything its origin had was applied."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
-
-if TYPE_CHECKING:
-    from tidegate.database import Database
-
+from tidegate.runtime.current_catalog import CurrentCatalog
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_log import StepLog
 
 TABLES = "tables"
-"""The mark of the insert log that has the entry with each captured table's first content."""
+"""Under this name the insert log keeps which entry has each captured table's first content."""
 
 
-def readiness(db: Database) -> dict[str, bool]:
-    """Of every table that a connector fills, whether it was read to its end once."""
-    header = db.log.header(db.log.last())
-    loaded, begun, first = header.loaded, db.ledger.begun(), db.ledger.first_entries()
-    entries = {name: refresh.entry for name, refresh in db.ledger.refreshes().items()}
-    captured: dict[str, int] = db.inserts.marks().get(TABLES, {})
-    entries |= {name: entry for name, entry in captured.items() if entry >= first.get(name, 0)}
-    return {
-        table.name: loaded.get(table.name, 0) > begun.get(table.name, 0)
-        or (table.name in entries and entries[table.name] < header.entry)
-        for table in db.catalog.of_kind("table")
-        if table.connector is not None
-    }
+class Readiness:
+    """Tells for every table with a connector whether its snapshot was applied. `running` is True during a run."""
 
+    def __init__(
+        self,
+        catalog: CurrentCatalog,
+        log: StepLog,
+        inserts: InsertLog,
+        ledger: Ledger,
+        running: Callable[[], bool],
+    ) -> None:
+        self._catalog, self._log, self._inserts, self._ledger, self._running = catalog, log, inserts, ledger, running
 
-def check_ready(db: Database, relation: Relation) -> None:
-    """A table that is still being read is not shown by half."""
-    if readiness(db).get(relation.name, True):
-        return
-    running = db.running_now
-    raise errors.make(
-        "TABLE_NOT_READY",
-        name=relation.name,
-        hint=None if running else "it is read when the pipeline runs: db.step() or db.start(), or `tidegate run`",
-    )
+    def by_table(self) -> dict[str, bool]:
+        """True for each table with a connector that was read to its end once."""
+        header = self._log.header(self._log.last())
+        loaded, begun, first = header.loaded, self._ledger.begun(), self._ledger.first_entries()
+        entries = {name: refresh.entry for name, refresh in self._ledger.refreshes().items()}
+        captured: dict[str, int] = self._inserts.marks().get(TABLES, {})
+        entries |= {name: entry for name, entry in captured.items() if entry >= first.get(name, 0)}
+        return {
+            table.name: loaded.get(table.name, 0) > begun.get(table.name, 0)
+            or (table.name in entries and entries[table.name] < header.entry)
+            for table in self._catalog.value.of_kind("table")
+            if table.connector is not None
+        }
+
+    def missing(self) -> list[str]:
+        """The tables that are still being read."""
+        return [name for name, ready in self.by_table().items() if not ready]
+
+    def check(self, relation: Relation) -> None:
+        """Raise TABLE_NOT_READY for a table that is still being read: half a table is never shown."""
+        if self.by_table().get(relation.name, True):
+            return
+        hint = "it is read when the pipeline runs: db.step() or db.start(), or `tidegate run`"
+        raise errors.make("TABLE_NOT_READY", name=relation.name, hint=None if self._running() else hint)

@@ -12,8 +12,8 @@ from tidegate.sql import statements as s
 Create = s.CreateRelation | s.CreateView | s.CreateSink
 
 
-def changed(statement: s.Statement, catalog: Catalog) -> None:
-    """Refuses a CREATE of something that is there with another definition: its content belongs to the old one."""
+def check_unchanged(statement: s.Statement, catalog: Catalog) -> None:
+    """Reject a CREATE of something that exists with another definition: its content belongs to the old one."""
     if not isinstance(statement, Create) or statement.or_replace or statement.if_not_exists:
         return
     existing = catalog.find(statement.name.text)

@@ -56,10 +56,18 @@ LOOK_SECONDS = 2.0
 class Pipeline:
     """Runs circuits of one folder, one at a time, on one Spark session."""
 
-    def __init__(self, spark: SparkSession, folder: Folder, log: StepLog, inserts: InsertLog, wall: bool) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Folder,
+        log: StepLog,
+        inserts: InsertLog,
+        on_step: Callable[[int], None],
+        wall: bool,
+    ) -> None:
         self.spark, self.folder, self.log, self.inserts, self.wall = spark, folder, log, inserts, wall
         self.generations = Generations(folder.generations)
-        self.after_step: Callable[[int], None] = lambda step: None
+        self._on_step = on_step
         self.once = False
         self._query: StreamingQuery | None = None
         self._recorder: Recorder | None = None
@@ -93,6 +101,16 @@ class Pipeline:
         """Rows and bytes of state per op and bucket, as far as this process has seen them."""
         return self._recorder.state if self._recorder else {}
 
+    def run(self, wanted: Wanted | None, release: int | None, once: bool) -> None:
+        """Run a definition; None: nothing is maintained, and rows inserted so far are past. `release`: how many entries
+        of the insert log may be read, None for all that come. `once`: sources end at what they have now."""
+        self.once = once
+        self.release(release)
+        if wanted is None:
+            self.skip(self.inserts.head())
+        else:
+            self.start(wanted)
+
     def start(self, wanted: Wanted) -> None:
         """Runs what is wanted: resumes the newest generation if it is that, else begins the next one."""
         if self.active and self._running is not None and self._running.fingerprint == wanted.fingerprint:
@@ -124,8 +142,8 @@ class Pipeline:
         """Spark's own reports of the recent micro-batches."""
         return [] if self._query is None else list(self._query.recentProgress)
 
-    def done(self) -> float:
-        """How many of the tasks of the step under way have ended, as a share."""
+    def progress_of_step(self) -> float:
+        """The share of finished tasks of the step under way, from 0 to 1."""
         if self._query is None:
             return 0.0
         tracker = self.spark.sparkContext.statusTracker()
@@ -226,6 +244,11 @@ class Pipeline:
         except FileNotFoundError:
             return {"tick": 0, "time": 0, "released": 0}
         return found
+
+    def clock_us(self) -> int:
+        """Processing time of the next step, in microseconds since 1970."""
+        clock = self.clock()
+        return int(clock.get("next", clock["time"]))
 
     def _set_clock(self, clock: dict[str, Any]) -> None:
         write_atomically(self.folder.clock, json.dumps(clock).encode())
@@ -408,7 +431,7 @@ class Pipeline:
     def _stepped(self, step: int, late: Late) -> None:
         self._keep_late(step, late)
         self._publish()
-        self.after_step(step)
+        self._on_step(step)
         if self._waker is not None:
             self._waker.look()
 

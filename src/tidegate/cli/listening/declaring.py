@@ -10,6 +10,7 @@ from tidegate import sql
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.cli.listening.statements import CREATE, REPLACE, Definition, quoted
 from tidegate.connectors import registry
+from tidegate.database import runtime_of
 from tidegate.errors import Error, Span, make, render
 from tidegate.sql import statements as s
 from tidegate.sql.tokens import statements
@@ -55,8 +56,10 @@ def declare(db: Database, found: Sequence[Definition]) -> list[str]:
 def _drop_unread(db: Database, wanted: set[str]) -> list[str]:
     """Drops what is not wanted any more and not read any more, readers first."""
     said = []
-    for relation in reversed(db.catalog.relations):
-        if relation.name.casefold() in wanted or not _is_ours(db, relation) or db.catalog.dependents(relation.name):
+    catalog = runtime_of(db).catalog
+    for relation in reversed(catalog.value.relations):
+        listed = relation.name.casefold() in wanted
+        if listed or not _is_ours(db, relation) or catalog.value.dependents(relation.name):
             continue
         db.sql(f"DROP {relation.described.upper()} {quoted(relation.name)}")
         said.append(f"{relation.kind} {relation.name} is not listed any more, and was dropped")
@@ -64,7 +67,7 @@ def _drop_unread(db: Database, wanted: set[str]) -> list[str]:
 
 
 def _apply(db: Database, definition: Definition) -> str | None:
-    existing = db.catalog.find(definition.name)
+    existing = runtime_of(db).catalog.value.find(definition.name)
     text = _parsed(definition).text
     if existing is None:
         return _run(db, definition, text, CREATE, None)
@@ -84,7 +87,7 @@ def _apply(db: Database, definition: Definition) -> str | None:
 
 def _run(db: Database, definition: Definition, text: str, first: str, note: str | None) -> str | None:
     """It is on record before it happens, so that it is known as ours however this ends."""
-    db.ledger.record(LEDGER, text)
+    runtime_of(db).ledger.record(LEDGER, text)
     try:
         result = db.sql(text)
     except Error as problem:
@@ -110,4 +113,4 @@ def _words(text: str) -> list[tuple[object, str]]:
 
 
 def _is_ours(db: Database, relation: Relation) -> bool:
-    return db.ledger.applied(LEDGER, relation.sql)
+    return runtime_of(db).ledger.applied(LEDGER, relation.sql)

@@ -32,12 +32,13 @@ class MetricsPage:
             self._db = None
 
     def collect(self) -> str:
+        from tidegate.database import runtime_of
         from tidegate.runtime.monitoring import prometheus
 
         db = self._db
         if db is None:
             raise Refusal(503, "the pipeline is starting or ending")
-        return prometheus(db)
+        return prometheus(runtime_of(db))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from tidegate.cli.listening.statements import Definition
 from tidegate.cli.opening import opened, told
 from tidegate.cli.run import ended_by_signal, refuse_foreign
 from tidegate.core.secrets import is_secret, masked
+from tidegate.database import runtime_of
 from tidegate.errors import make
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _declare(db: Database, found: Sequence[Definition]) -> None:
 def catch_up(db: Database, ended: threading.Event) -> None:
     """What a sink tries again, and will be through with sooner or later, is waited for."""
     _unless_ended(db.step, db, ended)
-    while db.sinks.retrying() and not ended.wait(LOOK_SECONDS):
+    while runtime_of(db).sinks.retrying() and not ended.wait(LOOK_SECONDS):
         pass
     db.stop()
     if ended.is_set():
@@ -101,14 +102,14 @@ def catch_up(db: Database, ended: threading.Event) -> None:
 
 
 def _refuse_undelivered(db: Database) -> None:
-    for sink, reason in db.sinks.failures.items():
+    for sink, reason in runtime_of(db).sinks.failures.items():
         message = f"sink {sink} did not take everything: {reason}"
         raise make("PIPELINE_FAILED", message=message, hint="the same command goes on from there")
 
 
 def _say_who_lags(db: Database) -> None:
     """Nothing of it is lost, but who ends it may want to know."""
-    for sink, steps in db.sinks.behind().items():
+    for sink, steps in runtime_of(db).sinks.behind().items():
         if steps:
             print(f"sink {sink} has not had everything: the next run goes on there", file=sys.stderr, flush=True)
 
@@ -130,7 +131,7 @@ def prepare(db: Database, ended: threading.Event) -> None:
     again later."""
     try:
         with told("taking in what is there ..."):
-            _unless_ended(db.captures.catch_up, db, ended)
+            _unless_ended(runtime_of(db).captures.catch_up, db, ended)
     except OSError as problem:
         print(f"{problem}: it is tried again", file=sys.stderr, flush=True)
 
@@ -143,7 +144,7 @@ def _unless_ended(call: Callable[[], object], db: Database, ended: threading.Eve
             pass
         if not work.done():
             db.stop()
-            with db.sinks.hurried():
+            with runtime_of(db).sinks.hurried():
                 wait([work])
         work.result()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tidegate
+from tidegate.database import runtime_of
 from tidegate.errors import Error
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
 from tidegate.testing.spec.types import Type, of_arrow, parse_type
@@ -64,7 +65,7 @@ class Engine:
 
     def key(self, view: str) -> tuple[str, ...] | None:
         """The columns that identify a row of the view, None if nothing does."""
-        return self.db.catalog.get(view).key
+        return runtime_of(self.db).catalog.value.get(view).key
 
     def changes(self, view: str, steps: range) -> list[Any]:
         """What left the view in these micro-batches."""

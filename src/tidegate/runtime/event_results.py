@@ -28,7 +28,7 @@ KEPT_STEPS = 100_000
 
 
 @dataclass(frozen=True)
-class Returning:
+class ReturningView:
     """A view whose results return. `key` tells its groups apart, None if nothing does; `batch`: all groups of a window
     are one event."""
 
@@ -79,7 +79,7 @@ class Revisions:
         self._base.close()
 
 
-class Reinjection:
+class EventResults:
     """Appends the results of every step to the insert log, with the step that they are of as a mark."""
 
     def __init__(self, folder: Path, log: StepLog, inserts: InsertLog) -> None:
@@ -88,7 +88,7 @@ class Reinjection:
         self._lock = threading.Lock()
         self.emitted: Counter[str] = Counter()
 
-    def apply(self, views: Sequence[Returning]) -> bool:
+    def apply(self, views: Sequence[ReturningView]) -> bool:
         """Appends what has not returned yet; whether there was something."""
         with self._lock:
             last, done = self._log.last(), dict(self._inserts.marks().get(MARK, {}))
@@ -117,21 +117,21 @@ class Reinjection:
             self._revisions = Revisions(self._path)
         return self._revisions
 
-    def _events(self, each: Returning, step: int, table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    def _events(self, each: ReturningView, step: int, table: pa.Table) -> Iterator[tuple[Any, ...]]:
         view = each.view.name
         self.emitted[view] += len(set(_windows(table)))
         payloads = self._batched(each, step, table) if each.batch else self._single(each, step, table)
         for number, payload in enumerate(payloads, start=1):
             yield (f"{view}-{step}-{number}", RESULTS + view, "VIEW_RESULT", payload, view, None, None)
 
-    def _single(self, each: Returning, step: int, table: pa.Table) -> Iterator[str]:
+    def _single(self, each: ReturningView, step: int, table: pa.Table) -> Iterator[str]:
         """One payload per group."""
         results = [result for result in _results(each, table) if result.op != "-U"]
         numbers = self._numbered(each, step, results, always=False)
         for result in results:
             yield _payload(result.fields, result.window, numbers.get(result.key, 0), result.op == "-D")
 
-    def _batched(self, each: Returning, step: int, table: pa.Table) -> Iterator[str]:
+    def _batched(self, each: ReturningView, step: int, table: pa.Table) -> Iterator[str]:
         """One payload per window, with the groups that have come or changed."""
         windows: dict[str, list[_Result]] = {}
         for result in _results(each, table):
@@ -143,7 +143,7 @@ class Reinjection:
             rows = [_marked(result.fields, result.op == "-D") for result in windows[head.key]]
             yield _payload(f'"rows":[{",".join(rows)}]', head.window, numbers.get(head.key, 0), False)
 
-    def _numbered(self, each: Returning, step: int, results: Sequence[_Result], always: bool) -> dict[str, int]:
+    def _numbered(self, each: ReturningView, step: int, results: Sequence[_Result], always: bool) -> dict[str, int]:
         """The number of each result's revision: 0 for the first. What never changes again needs no record."""
         if each.key is None:
             return {}
@@ -171,7 +171,7 @@ class _Result:
     window: str | None
 
 
-def _results(each: Returning, table: pa.Table) -> list[_Result]:
+def _results(each: ReturningView, table: pa.Table) -> list[_Result]:
     """In an order that is the same whenever the step is done."""
     visible = table.select(list(names(each.view.columns)))
     keys = json_objects(table.select(list(each.key))) if each.key else iter([""] * table.num_rows)

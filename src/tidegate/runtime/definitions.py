@@ -1,0 +1,119 @@
+"""What the catalog asks Spark to maintain: the circuit, and the pipeline that runs it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from tidegate import circuit
+from tidegate.bind.events import DEFAULT_IDLE, OF_VIEW
+from tidegate.catalog import Catalog
+from tidegate.catalog.bus import BUS, RESULTS
+from tidegate.circuit.model import Circuit
+from tidegate.connectors.base import Source
+from tidegate.core.durations import parse_micros
+from tidegate.runtime.current_catalog import CurrentCatalog
+from tidegate.runtime.event_results import ReturningView
+from tidegate.runtime.sources import is_captured, is_polled, source_of
+from tidegate.spark.connection import SparkConnection
+from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_log import StepLog
+from tidegate.traits.waterline import Frontier, walk
+
+if TYPE_CHECKING:
+    from tidegate.spark.generation import Wanted
+
+
+class Definitions:
+    """Compiles the catalog into a circuit, again whenever the catalog or the use of the event bus has changed."""
+
+    def __init__(self, catalog: CurrentCatalog, ledger: Ledger, log: StepLog, spark: SparkConnection) -> None:
+        self._catalog, self._ledger, self._log, self._spark = catalog, ledger, log, spark
+        self._built: tuple[Catalog, bool, Circuit] | None = None
+
+    def circuit(self) -> Circuit:
+        """The circuit of everything that is maintained."""
+        begun, catalog = self._ledger.begun(), self._catalog.value
+        if self._built is None or self._built[0] is not catalog or self._built[1] != (BUS in begun):
+            self._built = (catalog, BUS in begun, circuit.build(catalog, self._spark.analyzer, begun))
+        return self._built[2]
+
+    def pipeline(self) -> Wanted | None:
+        """The pipeline to run; None if nothing is maintained."""
+        built = self.circuit()
+        if not built.outputs and not built.ops:
+            return None
+        return _definition(built, self._catalog.value, self._ledger)
+
+    def returning_views(self) -> list[ReturningView]:
+        """The views whose results return to the event bus."""
+        views = circuit.event_views(self._catalog.value)
+        if not views:
+            return []
+        keys = {output.relation: output.key for output in self.circuit().outputs}
+        begun = self._ledger.begun()
+        return [
+            ReturningView(view, keys[RESULTS + view.name], view.option("emit") == "batch", begun.get(view.name, 0))
+            for view in views
+        ]
+
+    def state_sizes(self) -> dict[str, tuple[int, int, int]]:
+        """For each relation the rows and bytes of state that its ops hold, and the rows that they have evicted."""
+        built = self.circuit()
+        sizes = {op: _total(dict(parts)) for op, parts in dict(self._spark.pipeline.state).items()}
+        evicted = self._log.header(self._log.last()).dropped
+        return {
+            output.relation: (
+                sum(sizes.get(op, (0, 0))[0] for op in ops),
+                sum(sizes.get(op, (0, 0))[1] for op in ops),
+                sum(evicted.get(op, 0) for op in ops),
+            )
+            for output in built.outputs
+            for ops in (circuit.ops_behind(built, output),)
+        }
+
+    def group_counts(self) -> dict[str, int]:
+        """The number of groups in state behind each relation."""
+        built, counts = self.circuit(), self._log.header(self._log.last()).groups
+        return {
+            output.relation: sum(counts.get(op, 0) for op in circuit.ops_behind(built, output))
+            for output in built.outputs
+        }
+
+
+def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
+    return sum(rows for rows, _ in parts.values()), sum(size for _, size in parts.values())
+
+
+def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
+    from tidegate.spark.generation import Wanted
+
+    relations = [catalog.get(item.relation) for item in built.inputs]
+    connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
+    sources = {
+        name: cast(Source, source)
+        for name, source in connected.items()
+        if not is_polled(source) and not is_captured(source)
+    }
+    first = ledger.first_entries()
+    fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.name not in sources}
+    begun = {
+        name: step for name, step in ledger.begun().items() if any(name == each.relation for each in built.outputs)
+    }
+    described = repr((built, [(name, each.spec) for name, each in sources.items()], sorted(fed.items()), begun))
+    logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
+    idle = {each.name: parse_micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
+    idle |= _idle_views(built, catalog)
+    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun, idle)
+
+
+def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:
+    """The idle timeout of each view over events that has an event time of its own."""
+    found = {}
+    for line in walk(built.lines):
+        if isinstance(line, Frontier) and line.relation.endswith(OF_VIEW):
+            view = catalog.find(line.relation.removesuffix(OF_VIEW))
+            option = view.option("idle_timeout") if view is not None else None
+            found[line.relation] = parse_micros(option or DEFAULT_IDLE) or 0
+    return found

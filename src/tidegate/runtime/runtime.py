@@ -1,0 +1,239 @@
+"""The parts behind one open data folder, wired together, and what happens around a step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidegate import errors
+from tidegate.catalog.bus import BUS, EVENTS
+from tidegate.connectors.base import Source
+from tidegate.connectors.webhook.letters import dead_letters
+from tidegate.core.arrow_types import arrow_schema
+from tidegate.runtime.batch import Batch
+from tidegate.runtime.captures import Captures
+from tidegate.runtime.contents import Contents
+from tidegate.runtime.current_catalog import CurrentCatalog
+from tidegate.runtime.definitions import Definitions
+from tidegate.runtime.event_results import EventResults
+from tidegate.runtime.execute import StatementExecutor
+from tidegate.runtime.monitoring import Totals
+from tidegate.runtime.polled_tables import PolledTables
+from tidegate.runtime.readiness import Readiness
+from tidegate.runtime.sinks import Sinks
+from tidegate.runtime.subscription import Subscription, inserted
+from tidegate.runtime.system import SystemRelations
+from tidegate.spark.connection import SparkConnection
+from tidegate.storage.folder import Folder
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_log import StepLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_RETENTION = 1000
+COMPACT_EVERY = 50
+
+
+class Runtime:
+    """What a `Database` is made of. Each part takes the parts it needs, never this object."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        spark: SparkSession | None,
+        master: str | None,
+        config: Mapping[str, str],
+        virtual: bool,
+        read_only: bool,
+    ) -> None:
+        self.folder, self.read_only, self.closed = folder, read_only, False
+        self.catalog = CurrentCatalog(folder.catalog)
+        self.inserts, self.log, self.ledger = InsertLog(folder.inserts), StepLog(folder), Ledger(folder)
+        self.log.refresh()
+        self.spark = SparkConnection(
+            folder,
+            self.log,
+            self.inserts,
+            self._after_step,
+            given=spark,
+            master=master,
+            config=config,
+            wall=not virtual,
+        )
+        self.definitions = Definitions(self.catalog, self.ledger, self.log, self.spark)
+        self.readiness = Readiness(self.catalog, self.log, self.inserts, self.ledger, lambda: self.spark.running)
+        system = SystemRelations(
+            self.log,
+            lambda: self.catalog.value,
+            self.log.count,
+            lambda: {} if read_only else self.definitions.state_sizes(),
+            self.readiness.by_table,
+            self._dead_letters,
+        )
+        self.contents = Contents(
+            self.catalog, self.log, self.inserts, self.ledger, self.spark, self.readiness, system
+        )
+        self.tables = PolledTables(self.catalog, self.ledger, self.inserts, self.log, self.contents, self.spark)
+        self.captures = Captures(
+            folder, self.catalog, self.inserts, self.ledger, self.log, self.contents, self.now_us
+        )
+        self.sinks = Sinks(folder, self.log)
+        self.event_results = EventResults(folder.root, self.log, self.inserts)
+        self.totals = Totals()
+        self.statements = StatementExecutor(
+            self.catalog,
+            self.ledger,
+            self.log,
+            self.inserts,
+            self.spark,
+            self.contents,
+            self.tables,
+            self.captures,
+            self.batch,
+            self.subscribe,
+            self.check_writable,
+        )
+        self.inserts.clock = self.now_us
+        if not read_only:
+            self.inserts.open_for_writing()
+
+    def now_us(self) -> int:
+        """Processing time in microseconds since 1970."""
+        return time.time_ns() // 1000 if self.spark.wall else self.spark.pipeline.clock_us()
+
+    def check_writable(self) -> None:
+        """Raise if the database is closed or was opened for reading only."""
+        if self.closed:
+            raise errors.make("DATABASE_CLOSED")
+        if self.read_only:
+            raise errors.make("READ_ONLY", folder=str(self.folder.root))
+
+    def batch(self) -> Batch:
+        """Changes of several relations that become one entry of the insert log."""
+        self.check_writable()
+        return Batch(lambda: self.catalog.value, self.inserts, self._on_events)
+
+    def subscribe(
+        self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
+    ) -> Subscription:
+        """The changes of a table or view: from now on, or from a step on (inclusive), or its content first."""
+        self.log.refresh()
+        entry = self.catalog.value.readable(relation)
+        if not entry.kept and entry is not EVENTS:
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{entry.name} is a {entry.described}: its changes are not kept",
+                hint=f"CREATE MATERIALIZED VIEW ... AS SELECT * FROM {entry.name}, and subscribe to that",
+            )
+        last = self.log.last()
+        first = inserted(self.contents.rows(entry.name, last), last) if snapshot else None
+        after = last if from_step is None else from_step - 1
+        return Subscription(self.log, entry.name, after, entry.changes == "upsert", timeout, first, self.check)
+
+    def launch(self, release: int | None = None, *, once: bool = False, follow: bool = False) -> bool:
+        """Make the pipeline run what the catalog defines; False if nothing is maintained.
+
+        `release`: how many entries of the insert log it may read, None for all that come. `follow`: sinks run in
+        threads of their own from now on.
+        """
+        self.check_writable()
+        definition = self.definitions.pipeline()
+        if once and definition is not None:
+            _check_bounded(definition.sources)
+        self.spark.pipeline.run(definition, release, once)
+        self._return_results()
+        self.sinks.open(self.catalog.value, self.ledger.begun(), follow)
+        return definition is not None
+
+    def load_tables(self) -> None:
+        """Read polled tables that are due."""
+        self.check_writable()
+        if any(relation.connector is not None for relation in self.catalog.value.of_kind("table")):
+            self.tables.load_due()
+
+    def catch_up(self) -> None:
+        """Append what captured sources have now."""
+        try:
+            self.captures.catch_up()
+        except OSError as problem:
+            hint = "check that it runs, then start again"
+            raise errors.make("PIPELINE_FAILED", message=str(problem), hint=hint) from problem
+
+    def await_tables(self, progress: Callable[[Mapping[str, float]], None] | None) -> None:
+        """Block until the first step in which every table was read to its end."""
+        while self.spark.running:
+            self.captures.check()
+            missing = self.readiness.missing()
+            if not missing:
+                return
+            with self.log.arrived:
+                self.log.arrived.wait(0.1)
+            if progress is not None:
+                progress(dict.fromkeys(missing, self.spark.pipeline.progress_of_step()))
+        self.check()
+
+    def check(self) -> None:
+        """Raise what ended a capture, a sink or the pipeline for good."""
+        self.captures.check()
+        self.sinks.check()
+        if self.spark.started:
+            self.spark.pipeline.check()
+
+    def stop(self) -> None:
+        """End the pipeline between two steps."""
+        self.tables.stop_polling()
+        self.captures.stop()
+        if self.spark.started:
+            self.spark.pipeline.stop()
+        self.sinks.settle()
+
+    def close(self) -> None:
+        """Release everything but the Spark session."""
+        self.sinks.close()
+        self.event_results.close()
+        self.folder.close()
+
+    def _after_step(self, step: int) -> None:
+        """The one callback of a finished step."""
+        self.totals.add(self.log.header(step))
+        self._return_results()
+        self.sinks.apply()
+        self._maintain_logs()
+
+    def _return_results(self) -> None:
+        """Results of views over the event bus return to it."""
+        if self.event_results.apply(self.definitions.returning_views()):
+            self.spark.pipeline.release_own()
+
+    def _maintain_logs(self) -> None:
+        """Write snapshots where reading would fold too many changes, and drop steps beyond the retention."""
+        stored = {each.name: arrow_schema(each.columns) for each in self.catalog.value if each.kept}
+        for relation, schema in stored.items():
+            if self.log.needs_snapshot(relation):
+                self.log.snapshot(relation, schema, self.log.last())
+        if self.log.last() % COMPACT_EVERY == 0:
+            self.log.compact(stored, self.ledger.retention(DEFAULT_RETENTION), self.sinks.oldest())
+            self.inserts.forget(self.spark.pipeline.consumed())
+
+    def _on_events(self) -> None:
+        """Events were inserted: from now on the bus is logged."""
+        if BUS not in self.ledger.begun():
+            self.ledger.created(BUS, 0, 0)
+
+    def _dead_letters(self) -> list[dict[str, Any]]:
+        return [letter for folder in sorted(self.folder.sinks.glob("*")) for letter in dead_letters(folder)]
+
+
+def _check_bounded(sources: Mapping[str, Source]) -> None:
+    """What runs once has to end."""
+    for relation, source in sources.items():
+        if not source.bounded:
+            raise errors.make(
+                "NOT_SUPPORTED",
+                message=f"{relation} never ends, so the pipeline cannot run until its inputs end",
+                hint="bound it (rows = '1000000'), or run without --once",
+            )

@@ -1,0 +1,51 @@
+"""The connectors behind the relations of a catalog."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TypeGuard
+
+from tidegate.catalog import Catalog
+from tidegate.catalog.relation import Relation
+from tidegate.connectors import registry
+from tidegate.connectors.base import AnySource, Captured, Refreshed
+
+
+def source_of(relation: Relation) -> AnySource:
+    """The connector of a relation that has one. Key columns may be NULL here: such rows are rejected by the table."""
+    assert relation.connector is not None
+    note = relation.connector
+    options = [(key, value, None) for key, value in note.options]
+    key = relation.primary_key
+    columns = tuple(replace(each, nullable=True) if each.name in key else each for each in relation.columns)
+    return registry.source(note.kind, relation.name, columns, options, note.format, key=key)
+
+
+def is_polled(source: AnySource) -> TypeGuard[Refreshed]:
+    """True if the table is read as a whole, through the insert log, instead of streamed."""
+    return isinstance(source, Refreshed) and source.refreshed
+
+
+def is_captured(source: AnySource) -> TypeGuard[Captured]:
+    """True if the driver follows the source by itself instead of Spark."""
+    return isinstance(source, Captured) and source.captured
+
+
+def polled_source(relation: Relation) -> Refreshed | None:
+    """The connector of a table that is polled; None for any other relation."""
+    if relation.connector is None:
+        return None
+    source = source_of(relation)
+    return source if is_polled(source) else None
+
+
+def capture_sessions(catalog: Catalog) -> dict[str, list[Captured]]:
+    """The captured relations of a catalog by the name under which their session keeps its source position."""
+    sessions: dict[str, list[Captured]] = {}
+    for relation in catalog.of_kind("source", "table"):
+        source = None if relation.connector is None else source_of(relation)
+        if source is not None and is_captured(source):
+            digest = hashlib.sha256(source.session.encode()).hexdigest()[:16]
+            sessions.setdefault(f"capture:{digest}", []).append(source)
+    return sessions

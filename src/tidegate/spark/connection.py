@@ -1,0 +1,84 @@
+"""The Spark session of one database, and what runs on it: started when something first needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidegate.storage.folder import Folder
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_log import StepLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.analyzer import SparkAnalyzer
+    from tidegate.spark.pipeline import Pipeline
+    from tidegate.spark.queries import Queries
+
+VIRTUAL_EPOCH_US = 1_577_836_800_000_000
+
+
+class SparkConnection:
+    """Runs on a session of the user's (`given`), or on one made for `master` with `config` added to our settings.
+
+    `wall`: processing time is the wall clock; otherwise it moves only when it is set. `on_step` is called with the
+    number of every step once it is logged.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        log: StepLog,
+        inserts: InsertLog,
+        on_step: Callable[[int], None],
+        *,
+        given: SparkSession | None = None,
+        master: str | None = None,
+        config: Mapping[str, str] | None = None,
+        wall: bool = True,
+    ) -> None:
+        self._folder, self._log, self._inserts, self._on_step = folder, log, inserts, on_step
+        self._given, self._master, self._config, self.wall = given, master, dict(config or {}), wall
+
+    @property
+    def started(self) -> bool:
+        """True once the session exists."""
+        return "session" in self.__dict__
+
+    @property
+    def running(self) -> bool:
+        """True while the pipeline's query is active."""
+        return "pipeline" in self.__dict__ and self.pipeline.active
+
+    @cached_property
+    def session(self) -> SparkSession:
+        from tidegate.spark import session
+
+        if self._given is not None:
+            return session.session_of(self._given, self._config)
+        return session.connect(self._master, self._config, self._folder.log)
+
+    @cached_property
+    def analyzer(self) -> SparkAnalyzer:
+        """Types from Spark's analyser."""
+        from tidegate.spark.analyzer import SparkAnalyzer
+
+        return SparkAnalyzer(self.session)
+
+    @cached_property
+    def queries(self) -> Queries:
+        """Ad-hoc queries as Spark batches."""
+        from tidegate.spark.queries import Queries
+
+        return Queries(self.session)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        from tidegate.spark.pipeline import Pipeline
+
+        made = Pipeline(self.session, self._folder, self._log, self._inserts, self._on_step, self.wall)
+        if not self.wall and made.clock_us() == 0:
+            made.set_time(VIRTUAL_EPOCH_US)
+        return made
