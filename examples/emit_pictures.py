@@ -41,11 +41,11 @@ WIDTH = 11
 
 @dataclass(frozen=True)
 class Moment:
-    """What was there to see at one second of the clock: rows, frontier, and per view what left of the first window."""
+    """What was there to see at one second of the clock: rows, watermark, and per view what left of the first window."""
 
     second: int
     rows: list[str]
-    frontier: str
+    watermark: str
     left: dict[str, list[str]]
 
 
@@ -60,7 +60,7 @@ def moments(db: tidegate.Database) -> list[Moment]:
         db.insert("bids", [(price, NOON + timedelta(seconds=event)) for price, event in rows])
         steps, now = range(first, db.step().steps.stop), second
         left = {name: list(_left(db, name, steps)) for name in VIEWS}
-        found.append(Moment(second, [f"{price} at :{event:02}" for price, event in rows], _frontier(db), left))
+        found.append(Moment(second, [f"{price} at :{event:02}" for price, event in rows], _watermark(db), left))
     for view, price in db.query("SELECT view, get_json_object(row, '$.price') FROM system.late_rows"):
         _of(found, price).left[_titled(view)].append("late")
     return found
@@ -94,8 +94,8 @@ def _left(db: tidegate.Database, name: str, steps: range) -> Iterator[str]:
             yield f"{change.op} {change.row['total']}"
 
 
-def _frontier(db: tidegate.Database) -> str:
-    found = db.metrics()["waterlines"].get("bids.ts")
+def _watermark(db: tidegate.Database) -> str:
+    found = db.metrics()["watermarks"].get("bids.ts")
     return "none" if found is None else f":{found[17:19]}"
 
 
@@ -104,7 +104,7 @@ def picture(seen: Sequence[Moment]) -> str:
     drawn = [
         *_drawn("clock", [[f":{moment.second:02}"] for moment in seen], " "),
         *_drawn("rows in", [moment.rows for moment in seen], " "),
-        *_drawn("frontier", [[moment.frontier] for moment in seen], " "),
+        *_drawn("watermark", [[moment.watermark] for moment in seen], " "),
         "",
     ]
     for name in VIEWS:

@@ -271,12 +271,12 @@ def test_an_empty_file_says_nothing(file: Path) -> None:
         ),
         (
             CAPTURE,
-            "MISSING_OPTION: there is no view and no adapter, so nothing would come of it\n"
+            "MISSING_OPTION: there is no view and no adapter, so there would be no output\n"
             "  hint: add --stdout, or --view-query 'name:SELECT ...'\n",
         ),
         (
             ("--postgres", URL, "--stdout"),
-            "MISSING_OPTION: --postgres: nothing says which tables to capture\n"
+            "MISSING_OPTION: --postgres: the tables to capture are missing\n"
             "  hint: add --table orders, or --table '*' for all tables\n",
         ),
         (("--table", "orders"), "MISSING_OPTION: --table: --postgres is missing\n  hint: add --postgres ...\n"),
@@ -313,7 +313,7 @@ def test_an_empty_file_says_nothing(file: Path) -> None:
         ),
         (
             (*CAPTURE, "--view-query", f"a:{QUERY}", "--view-query", f"A:{QUERY}"),
-            "INVALID_OPTION: --view-query A: view A is there twice\n"
+            "INVALID_OPTION: --view-query A: view A is declared twice\n"
             "  line 1:  SELECT channel, COUNT(*) as cnt FROM pgcdc_events GROUP BY channel TUMBLING WINDOW 1m\n"
             "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
             "  hint: the first one is --view-query a: give one of them another name\n",
@@ -338,7 +338,7 @@ def test_an_empty_file_says_nothing(file: Path) -> None:
         ),
         (
             (*CAPTURE, "--stdout", "--view-emit", "row"),
-            "INVALID_OPTION: --view-emit: there is no view that it could be for\n"
+            "INVALID_OPTION: --view-emit: there is no view that it applies to\n"
             "  hint: add --view-query 'name:SELECT ...'\n",
         ),
         (
@@ -347,7 +347,7 @@ def test_an_empty_file_says_nothing(file: Path) -> None:
         ),
         (
             (*CAPTURE, "--channel", "*", "--view-query", f"a:{QUERY}"),
-            "INVALID_OPTION: --channel: there is no adapter that it could be for\n"
+            "INVALID_OPTION: --channel: there is no adapter that it applies to\n"
             "  hint: add --stdout, or another adapter\n",
         ),
         (
@@ -366,7 +366,7 @@ def test_an_empty_file_says_nothing(file: Path) -> None:
             "SYNTAX_ERROR: --view-query a: a view is one query\n"
             "  line 1:  SELECT 1 AS x FROM pgcdc_events; DROP SOURCE postgres\n"
             "                                            ^^^^^^^^^^^^^^^^^^^^\n"
-            "  hint: leave out what stands behind the ;\n",
+            "  hint: leave out what follows the ;\n",
         ),
         (
             (*CAPTURE, "--stdout", "--metrics-port", "-1"),
@@ -444,7 +444,7 @@ HEAD = "postgres: {url: postgresql://db/shop, tables: orders}\n"
         ),
         (
             "postgres: {url: 'postgresql://db/shop'}\nadapters: [stdout]\n",
-            "MISSING_OPTION: listen.yaml:1: nothing says which tables to capture\n"
+            "MISSING_OPTION: listen.yaml:1: the tables to capture are missing\n"
             "  line 1:  postgres: {url: 'postgresql://db/shop'}\n"
             "                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
             "  hint: add tables: [orders], or tables: '*' for all tables\n",
@@ -500,7 +500,7 @@ HEAD = "postgres: {url: postgresql://db/shop, tables: orders}\n"
         ),
         (
             f"{HEAD}views:\n  - {{name: a, query: SELECT 1}}\n  - {{name: A, query: SELECT 1}}\n",
-            "INVALID_OPTION: listen.yaml:4: view A is there twice\n"
+            "INVALID_OPTION: listen.yaml:4: view A is declared twice\n"
             "  line 4:  SELECT 1\n"
             "           ^^^^^^^^\n"
             "  hint: the first one is listen.yaml:3: give one of them another name\n",
@@ -542,7 +542,7 @@ HEAD = "postgres: {url: postgresql://db/shop, tables: orders}\n"
         ),
         (
             f"{HEAD}adapters: [file, {{type: file, path: b}}]\n",
-            "INVALID_OPTION: listen.yaml:2: adapter file is there twice\n"
+            "INVALID_OPTION: listen.yaml:2: adapter file is declared twice\n"
             "  line 2:  adapters: [file, {type: file, path: b}]\n"
             "                                   ^^^^\n"
             "  hint: the first one is listen.yaml:2: give one of them another name\n",

@@ -63,15 +63,15 @@ def test_what_changed_is_replaced_and_what_is_gone_is_dropped(db: tidegate.Datab
     told(f"views:\n{COUNTS}  more: SELECT * FROM counts\nadapters: {{file: a.jsonl}}\n")
     changed = f"views:\n{COUNTS.replace('AS n', 'AS m')}\nadapters: {{file: b.jsonl}}\n"
     assert told(changed) == [
-        "view more is not listed any more, and was dropped",
-        "view counts has changed, and begins anew",
+        "view more is no longer listed and was dropped",
+        "view counts has changed, and starts from scratch",
         "sink file has changed",
     ]
     assert names(db) == ["webhook", "counts", "file"]
     assert told(changed) == []
     assert told("adapters: {stdout: }\n") == [
-        "sink file is not listed any more, and was dropped",
-        "view counts is not listed any more, and was dropped",
+        "sink file is no longer listed and was dropped",
+        "view counts is no longer listed and was dropped",
     ]
     assert names(db) == ["webhook", "stdout"]
 
@@ -79,8 +79,8 @@ def test_what_changed_is_replaced_and_what_is_gone_is_dropped(db: tidegate.Datab
 def test_a_view_that_was_read_until_now_is_dropped(told: Declare) -> None:
     told(f"views:\n{COUNTS}  more: SELECT n FROM counts\n")
     assert told("views: {more: SELECT COUNT(*) AS n FROM pgcdc_events}\n") == [
-        "view more has changed, and begins anew",
-        "view counts is not listed any more, and was dropped",
+        "view more has changed, and starts from scratch",
+        "view counts is no longer listed and was dropped",
     ]
 
 
@@ -92,7 +92,7 @@ def test_blanks_and_comments_are_no_change(told: Declare) -> None:
 def test_what_others_made_is_left_alone(db: tidegate.Database, told: Declare) -> None:
     db.sql("CREATE MATERIALIZED VIEW mine AS SELECT COUNT(*) AS n FROM pgcdc_events")
     told(f"views:\n{COUNTS}")
-    assert told("adapters: [stdout]\n") == ["view counts is not listed any more, and was dropped"]
+    assert told("adapters: [stdout]\n") == ["view counts is no longer listed and was dropped"]
     assert "mine" in names(db)
     with pytest.raises(tidegate.Error) as refused:
         told("views: {mine: SELECT COUNT(*) AS other FROM pgcdc_events}\n")

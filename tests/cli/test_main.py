@@ -24,7 +24,7 @@ METRICS = {
     "views": {"revenue": {"rows": 8, "rows_out": 96, "rate": None}},
     "late": 0,
     "errors": 1,
-    "waterlines": {"orders.ts": None},
+    "watermarks": {"orders.ts": None},
 }
 
 

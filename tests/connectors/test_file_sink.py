@@ -204,7 +204,7 @@ def test_a_file_of_another_sink_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Error) as refused:
         opened(path, owner="pipeline 2")
     assert str(refused.value) == (
-        f"INVALID_OPTION: there is a file {path} already, which this sink did not write\n"
+        f"INVALID_OPTION: {path} exists already and was not written by this sink\n"
         "  hint: choose another path, or move the file away"
     )
     path.rename(tmp_path / "moved")

@@ -100,7 +100,7 @@ def test_emit_twice() -> None:
     check(
         "SELECT a FROM bids EMIT CHANGES EMIT FINAL",
         """
-        SYNTAX_ERROR: EMIT is said twice
+        SYNTAX_ERROR: EMIT is given twice
           line 1:  SELECT a FROM bids EMIT CHANGES EMIT FINAL
                                                    ^^^^^^^^^^
         """,

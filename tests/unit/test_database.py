@@ -54,7 +54,8 @@ def test_the_end_of_the_inputs_waits_for_the_step_too(db: tidegate.Database) -> 
     runtime_of(db).spark.pipeline.idle()
     assert runtime_of(db).log.last() == before
     db.step()
-    assert db.metrics()["waterlines"] == {"bids.ts": "infinity"}
+    assert db.metrics()["watermarks"] == {"bids.ts": "infinity"}
+    assert db.metrics()["waterlines"] == db.metrics()["watermarks"], "the former name"
 
 
 def test_events_may_have_their_documents_as_dicts(db: tidegate.Database) -> None:

@@ -55,7 +55,7 @@ def test_every_heading_is_read():
     assert spec.title == "A late row within the allowed lateness corrects a result that is already out."
     assert [type(item).__name__ for item in spec.items] == [
         *("Sql", "Kind", "Step", "Emits", "Clock", "Emits", "Content", "Ask"),
-        *("Late", "Waterline", "Restart", "End", "Refused", "Warned"),
+        *("Late", "Watermark", "Restart", "End", "Refused", "Warned"),
     ]
     assert spec.runs == 3
 

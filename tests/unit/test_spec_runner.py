@@ -55,12 +55,12 @@ sql
   CREATE MATERIALIZED VIEW e AS
     SELECT window_start, COUNT(*) AS n FROM TUMBLE(s, ts, INTERVAL '10' SECOND) GROUP BY window_start
     EMIT EVERY INTERVAL '10' SECOND;
-waterline s.ts none
+watermark s.ts none
 step rows
 > s
   10 | 12:00:07
-waterline s.X 5
-waterline s.ts 12:00:02
+watermark s.X 5
+watermark s.ts 12:00:02
 step a row that is late
 > s
   1 | 12:00:08
@@ -72,14 +72,14 @@ step moved by hand
 advance s.ts 12:00:10
 < w
   +I 12:00:00 | 10
-waterline s.ts 12:00:10
+watermark s.ts 12:00:10
 step another window
 > s
   20 | 12:00:12
 end
 < w
   +I 12:00:10 | 20
-waterline s.ts infinity
+watermark s.ts infinity
 """
 
 
@@ -112,8 +112,8 @@ def test_every_wrong_check_is_reported_with_its_line(summary):
         (14, "= v"),
         (15, "? SELECT k FROM v"),
         (17, "0 rows of t were late, expected 3"),
-        (18, "the waterline of t.x is none, expected 5"),
-        (19, "t.x has no frontier to move"),
+        (18, "the watermark of t.x is none, expected 5"),
+        (19, "t.x has no watermark to advance"),
     ]
     shown = wrong.failures[2].render()
     assert "  Nothing in here is right." in shown

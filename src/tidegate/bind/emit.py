@@ -175,7 +175,7 @@ def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Err
     return make(
         "EMIT_NEEDS_WATERLINE",
         message=f"EMIT {strategy.words} waits for groups to close, and those of {grouping} never do",
-        detail="no column of the group has a waterline",
+        detail="no column of the group has a watermark",
         hint=hint,
         span=span,
     )
@@ -189,16 +189,16 @@ def _no_waterline(words: str, column: str, why: str | None, node: Node, span: Sp
     if why:
         hint = f"select the time column itself or a monotone expression of it, {instead}"
     elif known:
-        hint = f"columns with a waterline: {', '.join(known)}"
+        hint = f"columns with a watermark: {', '.join(known)}"
     elif times and column not in times:
-        hint = f"select {times[0]}, which has a waterline, {instead}"
+        hint = f"select {times[0]}, which has a watermark, {instead}"
     else:
         hint = f"declare one: WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND, {instead}"
     hidden = column.startswith("__") and why is not None
     return make(
         "EMIT_NEEDS_WATERLINE",
-        message=f"{emit} waits, but {why if hidden else column} has no waterline",
-        detail=f"it was lost in {why}" if why and not hidden else None,
+        message=f"{emit} waits for a watermark, but {why if hidden else column} has none",
+        detail=f"the watermark is lost in {why}" if why and not hidden else None,
         hint=hint,
         span=span,
     )

@@ -134,7 +134,7 @@ def _append_only(statement: CreateRelation, options: dict[str, str]) -> bool:
     if statement.kind == "source" and options.get("append_only") == "false":
         span = next(option.span for option in statement.options if option.key.casefold() == "append_only")
         message = "a source is always append-only"
-        raise make("INVALID_OPTION", message=message, hint="CREATE TABLE has rows that go", span=span)
+        raise make("INVALID_OPTION", message=message, hint="use CREATE TABLE for rows that can be deleted", span=span)
     return statement.kind == "source" or options.get("append_only") == "true"
 
 
@@ -147,7 +147,7 @@ def _time_notes(statement: CreateRelation, columns: Schema, analyzer: Analyzer) 
                 found.append(_declared(kind, column, value, span_of(value) or declared.name.span, analyzer))
     for note in found:
         if found.count(note) > 1:
-            message = f"WATERMARK FOR {note.column} is said twice"
+            message = f"WATERMARK FOR {note.column} is given twice"
             raise make("ALREADY_EXISTS", message=message, hint="leave one out", span=statement.watermarks[-1].span)
     return tuple(found)
 
@@ -204,8 +204,8 @@ def check_subtractable(column: Column, delay: str | None, span: Span | None, ana
         except Error:
             fits = False
     if not fits:
-        hint = "a waterline needs a time or a number" if delay is None else _fitting(column)
-        message = f"{column.name}, which is {column.type.upper()}, cannot have a waterline" if delay is None else None
+        hint = "a watermark needs a time or a number" if delay is None else _fitting(column)
+        message = f"{column.name}, which is {column.type.upper()}, cannot have a watermark" if delay is None else None
         raise make(
             "LATENESS_TYPE",
             message=message,
@@ -228,10 +228,10 @@ def _family(type: str) -> str:
 def _fitting(column: Column) -> str:
     if _family(column.type) == "time":
         unit = "DAY" if column.type == "date" else "SECOND"
-        return f"a waterline of {column.name} needs a length of time, such as INTERVAL '5' {unit}"
+        return f"the watermark of {column.name} needs a length of time, such as INTERVAL '5' {unit}"
     if _family(column.type) == "number":
-        return f"a waterline of {column.name} needs a number, such as 5"
-    return "a waterline needs a time or a number"
+        return f"the watermark of {column.name} needs a number, such as 5"
+    return "a watermark needs a time or a number"
 
 
 def _connector(connector: Connector | None) -> ConnectorNote | None:

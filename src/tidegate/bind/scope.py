@@ -144,7 +144,7 @@ def _field_access(node: exp.Column, scope: Scope, name: exp.Expr, rest: list[exp
         raise make(
             "NOT_SUPPORTED",
             message=f"{name.name} is PROCTIME(): only the time bounds of a join can read it",
-            hint="for a value, let a column carry the time; to filter by the clock, write WHERE ts > NOW() - ...",
+            hint="for a value, pass the time in as a column; to filter by the clock, write WHERE ts > NOW() - ...",
             span=span_of(node),
         )
     tree: exp.Expr = _placed(column_tree(found[0].column), node)

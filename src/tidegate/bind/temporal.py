@@ -157,7 +157,7 @@ def _check_months(tree: exp.Expr) -> None:
     found = length(tree)
     if found is not None and found.months:
         hint = "write a fixed length: INTERVAL '30' DAY"
-        detail = "what is a month before NOW() has no fixed moment at which it is over"
+        detail = "months have no fixed length"
         raise refused("NOW() plus or minus months", span_of(tree), hint, detail)
 
 

@@ -146,14 +146,14 @@ def _check_call(node: exp.Expr) -> None:
     if isinstance(node, exp.AggFunc) and any(isinstance(arg, exp.Order | exp.Limit) for arg in found.args):
         raise refused("ORDER BY inside of an aggregate", span, _ORDERED.get(name, "ARRAY_AGG is ordered by value"))
     if is_now(node):
-        hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, ANDed with what else there is"
-        detail = "a row is there from one moment to another, so NOW() cannot be a value, or part of OR"
+        hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, and use AND for other conditions"
+        detail = "NOW() decides when a row enters and leaves the view, so it cannot be a value, or part of OR"
         raise refused(f"{name}() here", span, hint, detail)
     if name in CHANGING and not (name == "unix_timestamp" and found.args):
         words = f"{name}() in a view"
-        raise refused(words, span, "let a column carry the value", "a step that runs again must give the same rows")
+        raise refused(words, span, "pass the value in as a column", "a step that is replayed must give the same rows")
     if name in FAILING:
-        raise refused(f"{name}() in a view", span, "filter such rows with WHERE", "one row would end the pipeline")
+        raise refused(f"{name}() in a view", span, "filter such rows with WHERE", "one row could stop the pipeline")
     if name in GENERATORS:
         raise refused(f"{name}()", span, "insert one row per element")
     if name in GROUP_WINDOWS and found.args:
@@ -166,7 +166,7 @@ def _stray_window(name: str, span: Span | None) -> Error:
     """A window's name where no window is."""
     kind, _, edge = name.rpartition("_")
     if edge == "proctime":
-        hint = "let a column carry the time, and GROUP BY a window over it"
+        hint = "pass the time in as a column, and GROUP BY a window over it"
         return refused(f"{name.upper()}(...)", span, hint)
     if edge in ("start", "end", "rowtime"):
         message = f"{name.upper()}(...) has no matching {kind.upper()}(...) in GROUP BY"

@@ -28,7 +28,8 @@ SYSTEM: tuple[Relation, ...] = (
     _relation(
         "errors", relation="string", code="string", message="string", row="string", step="bigint", time="timestamp"
     ),
-    _relation("waterlines", relation="string", column="string", value="string", step="bigint"),
+    _relation("watermarks", relation="string", column="string", value="string", step="bigint"),
+    _relation("waterlines", relation="string", column="string", value="string", step="bigint"),  # its former name
     _relation(
         "views",
         name="string",

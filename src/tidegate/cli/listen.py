@@ -29,29 +29,29 @@ def listen(
     context: typer.Context,
     postgres: Annotated[Text, _option("--postgres", SOURCE, "URL", "postgresql://user:password@host/database")] = None,
     table: Annotated[
-        Texts, _option("--table", SOURCE, "NAME", "Its changes are captured. Repeatable; '*': all.")
+        Texts, _option("--table", SOURCE, "NAME", "Table to capture. Repeatable; '*' for all.")
     ] = None,
-    publication: Annotated[Text, _option("--publication", SOURCE, "NAME", "Default: one is made.")] = None,
-    slot: Annotated[Text, _option("--slot", SOURCE, "NAME", "Default: one is made.")] = None,
+    publication: Annotated[Text, _option("--publication", SOURCE, "NAME", "Default: created automatically.")] = None,
+    slot: Annotated[Text, _option("--slot", SOURCE, "NAME", "Default: created automatically.")] = None,
     snapshot: Annotated[
-        Text, _option("--snapshot", SOURCE, "initial|never", "initial: rows that are there come first.")
+        Text, _option("--snapshot", SOURCE, "initial|never", "initial: existing rows come first.")
     ] = None,
     notify: Annotated[Texts, _option("--notify", SOURCE, "CHANNEL", "LISTEN to it at --postgres. Repeatable.")] = None,
     outbox: Annotated[Text, _option("--outbox", SOURCE, "TABLE", "An outbox table at --postgres.")] = None,
     webhook_source: Annotated[
-        Text, _option("--webhook-source", SOURCE, "PORT", "Takes POSTs at /hooks of this machine.")
+        Text, _option("--webhook-source", SOURCE, "PORT", "Accept POSTs at /hooks on this port.")
     ] = None,
     webhook_source_secret_env: Annotated[
-        Text, _option("--webhook-source-secret-env", SOURCE, "NAME", "Variable with the key that signs them.")
+        Text, _option("--webhook-source-secret-env", SOURCE, "NAME", "Environment variable with the signing key.")
     ] = None,
     kafka_source: Annotated[Text, _option("--kafka-source", SOURCE, "BROKERS", "Reads a topic of Kafka.")] = None,
     kafka_source_topic: Annotated[
         Text, _option("--kafka-source-topic", SOURCE, "TOPIC", "Which topic to read.")
     ] = None,
     view_query: Annotated[Texts, _option("--view-query", VIEW, "NAME:SELECT ...", "A view. Repeatable.")] = None,
-    view_emit: Annotated[Text, _option("--view-emit", VIEW, "row|batch", "An event per group, or per window.")] = None,
+    view_emit: Annotated[Text, _option("--view-emit", VIEW, "row|batch", "One event per group or per window.")] = None,
     view_max_groups: Annotated[
-        int | None, _option("--view-max-groups", VIEW, "N", "Groups of a view at most; more are counted.")
+        int | None, _option("--view-max-groups", VIEW, "N", "Maximum groups per view; the rest is counted.")
     ] = None,
     channel: Annotated[
         Texts, _option("--channel", ADAPTER, "PATTERN", "Default: results of views; without views, all. Repeatable.")
@@ -62,27 +62,27 @@ def listen(
     file: Annotated[Text, _option("--file", ADAPTER, "PATH", "JSON lines in a file that is rotated.")] = None,
     webhook: Annotated[Text, _option("--webhook", ADAPTER, "URL", "POSTs each event.")] = None,
     webhook_secret_env: Annotated[
-        Text, _option("--webhook-secret-env", ADAPTER, "NAME", "Variable with the key to sign with.")
+        Text, _option("--webhook-secret-env", ADAPTER, "NAME", "Environment variable with the signing key.")
     ] = None,
     sse: Annotated[Text, _option("--sse", ADAPTER, "PORT", "Server-sent events at /events of this machine.")] = None,
     sse_token_env: Annotated[
-        Text, _option("--sse-token-env", ADAPTER, "NAME", "Variable with the token that clients must have.")
+        Text, _option("--sse-token-env", ADAPTER, "NAME", "Environment variable with the clients' token.")
     ] = None,
-    kafka: Annotated[Text, _option("--kafka", ADAPTER, "BROKERS", "Writes to a topic of Kafka.")] = None,
+    kafka: Annotated[Text, _option("--kafka", ADAPTER, "BROKERS", "Write to a Kafka topic.")] = None,
     kafka_topic: Annotated[Text, _option("--kafka-topic", ADAPTER, "TOPIC", "Which topic.")] = None,
     postgres_sink: Annotated[
-        Text, _option("--postgres-sink", ADAPTER, "URL", "Writes to a table of PostgreSQL.")
+        Text, _option("--postgres-sink", ADAPTER, "URL", "Write to a PostgreSQL table.")
     ] = None,
     postgres_sink_table: Annotated[Text, _option("--postgres-sink-table", ADAPTER, "NAME", "Which table.")] = None,
-    redis: Annotated[Text, _option("--redis", ADAPTER, "URL", "Writes to a stream of Redis.")] = None,
+    redis: Annotated[Text, _option("--redis", ADAPTER, "URL", "Write to a Redis stream.")] = None,
     redis_stream: Annotated[Text, _option("--redis-stream", ADAPTER, "NAME", "Which stream.")] = None,
-    config: Annotated[Path | None, _option("--config", RUN, "FILE.yaml", "All of this in a file; flags win.")] = None,
+    config: Annotated[Path | None, _option("--config", RUN, "FILE.yaml", "YAML file; flags take precedence.")] = None,
     data: Annotated[
-        Path | None, _option("--data", RUN, "DIR", "Data folder. Default: one of its own in ~/.local/state/tidegate.")
+        Path | None, _option("--data", RUN, "DIR", "Data folder. Default: created in ~/.local/state/tidegate.")
     ] = None,
-    temporary: Annotated[bool, _option("--temporary", RUN, "", "Keep nothing: every run begins anew.")] = False,
-    once: Annotated[bool, _option("--once", RUN, "", "Take in what is there, then end.")] = False,
-    print_sql: Annotated[bool, _option("--print-sql", RUN, "", "Print the SQL that would run, and end.")] = False,
+    temporary: Annotated[bool, _option("--temporary", RUN, "", "Keep no state between runs.")] = False,
+    once: Annotated[bool, _option("--once", RUN, "", "Process available input, then stop.")] = False,
+    print_sql: Annotated[bool, _option("--print-sql", RUN, "", "Print the SQL that would run, and exit.")] = False,
     metrics_port: Annotated[int | None, _option("--metrics-port", RUN, "N", "Prometheus metrics at /metrics.")] = None,
     metrics_host: Annotated[Text, _option("--metrics-host", RUN, "HOST", "Default: 127.0.0.1.")] = None,
     master: Annotated[Text, _option("--master", RUN, "URL", "Spark master, e.g. spark://host:7077.")] = None,

@@ -80,7 +80,7 @@ def root(
 def run(
     files: Files,
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Default: ./<stem of FILE>.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Until bounded inputs end, then stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run until bounded inputs end, then stop.")] = False,
     master: Master = None,
     show: Annotated[bool, typer.Option("--show", help="Print the content of the views at the end.")] = False,
     as_json: Json = False,
@@ -97,8 +97,10 @@ def run(
 def test(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Spec files, or folders of them.")],
     restarts: Annotated[bool, typer.Option("--restarts", help="Run each again, restarting between steps.")] = False,
-    word: Annotated[str | None, typer.Option("-k", metavar="WORD", help="Only files with it in name or title.")] = None,
-    jobs: Annotated[int, typer.Option("-j", metavar="N", min=1, help="Processes that run files.")] = 1,
+    word: Annotated[
+        str | None, typer.Option("-k", metavar="WORD", help="Only files with WORD in name or title.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("-j", metavar="N", min=1, help="Number of parallel processes.")] = 1,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -113,7 +115,7 @@ def test(
 def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE.sql")],
     view: Annotated[str | None, typer.Argument(metavar="VIEW", help="Default: every view of the file.")] = None,
-    stage: Annotated[Stage, typer.Option("--stage", help="How far the text has come.")] = Stage.circuit,
+    stage: Annotated[Stage, typer.Option("--stage", help="Compilation stage to print.")] = Stage.circuit,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -128,8 +130,8 @@ def explain(
 def query(
     folder: Folder,
     sql: Annotated[str, typer.Argument(metavar="SELECT", help='The query, e.g. "SELECT * FROM revenue".')],
-    as_of: Annotated[int | None, typer.Option("--as-of", metavar="STEP", help="Content after that step.")] = None,
-    format: Annotated[QueryFormat, typer.Option("--format", help="How rows are printed.")] = QueryFormat.table,
+    as_of: Annotated[int | None, typer.Option("--as-of", metavar="STEP", help="Content as of that step.")] = None,
+    format: Annotated[QueryFormat, typer.Option("--format", help="Output format.")] = QueryFormat.table,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -144,13 +146,13 @@ def query(
 def tail(
     folder: Folder,
     view: Annotated[str, typer.Argument(metavar="VIEW")],
-    start: Annotated[int | None, typer.Option("--from", metavar="STEP", help="Begin there, not now.")] = None,
-    format: Annotated[ChangeFormat, typer.Option("--format", help="How changes are printed.")] = ChangeFormat.ops,
+    start: Annotated[int | None, typer.Option("--from", metavar="STEP", help="Start at that step.")] = None,
+    format: Annotated[ChangeFormat, typer.Option("--format", help="Output format.")] = ChangeFormat.ops,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="TIME", parser=seconds, help="End after a quiet time: 10, 10s, 5 min."),
+        typer.Option("--timeout", metavar="TIME", parser=seconds, help="Stop after an idle time: 10, 10s, 5 min."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print what there is, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print existing changes, then stop.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

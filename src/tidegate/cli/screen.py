@@ -67,8 +67,8 @@ class LiveScreen:
         parts: list[RenderableType] = [self._head(metrics)]
         parts.append(_counters("input", INPUT_FIELDS, metrics["inputs"]))
         parts.append(_counters("view", VIEW_FIELDS, metrics["views"]))
-        if metrics["waterlines"]:
-            parts.append(_frontiers(metrics["waterlines"]))
+        if metrics["watermarks"]:
+            parts.append(_watermarks(metrics["watermarks"]))
         parts.append(_troubles(metrics, foot))
         return Group(*parts)
 
@@ -135,15 +135,15 @@ def loading_line(tables: Mapping[str, float]) -> str:
 def log_line(metrics: Metrics) -> str:
     """`step 12  in 5,000 rows  bids.ts 2024-05-01 12:00:10  revenue 8 rows  late 0  errors 0`."""
     rows_in = sum(each["rows_in"] for each in metrics["inputs"].values())
-    frontiers = (f"{column} {value}" for column, value in _of_inputs(metrics).items())
+    watermarks = (f"{column} {value}" for column, value in _of_inputs(metrics).items())
     views = (f"{name} {counted(each['rows'], 'row')}" for name, each in metrics["views"].items())
-    parts = [f"step {metrics['step']}", f"in {counted(rows_in, 'row')}", *frontiers, *views]
+    parts = [f"step {metrics['step']}", f"in {counted(rows_in, 'row')}", *watermarks, *views]
     return "  ".join([*parts, f"late {metrics['late']}", f"errors {metrics['errors']}"])
 
 
 def _of_inputs(metrics: Metrics) -> dict[str, Any]:
-    """The waterlines of sources and tables, where there are any yet; those of views follow them."""
-    known = {place: value for place, value in metrics["waterlines"].items() if value is not None}
+    """Watermarks of sources and tables that have a value; those of views follow from them."""
+    known = {place: value for place, value in metrics["watermarks"].items() if value is not None}
     return {place: value for place, value in known.items() if place.split(".")[0] in metrics["inputs"]}
 
 
@@ -157,11 +157,11 @@ def _counters(kind: str, fields: Mapping[str, str], rows: Mapping[str, Any]) -> 
     return table
 
 
-def _frontiers(waterlines: Mapping[str, Any]) -> Table:
+def _watermarks(watermarks: Mapping[str, Any]) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2), pad_edge=False)
-    table.add_column("frontier", min_width=24)
+    table.add_column("watermark", min_width=24)
     table.add_column("at")
-    for column, value in waterlines.items():
+    for column, value in watermarks.items():
         table.add_row(column, shown(value))
     return table
 

@@ -39,7 +39,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "UNKNOWN_COLUMN": Entry(SqlError, "there is no column {name}"),
     "UNKNOWN_FUNCTION": Entry(SqlError, "there is no function {name}", "all of Spark SQL's functions can be used"),
-    "AMBIGUOUS_COLUMN": Entry(SqlError, "column {name} could be of {candidates}", "write which one: {qualified}"),
+    "AMBIGUOUS_COLUMN": Entry(SqlError, "column {name} is ambiguous: it is in {candidates}", "qualify it: {qualified}"),
     "NOT_GROUPED": Entry(SqlError, "{name} is neither in GROUP BY nor inside an aggregate"),
     "ALREADY_EXISTS": Entry(
         CatalogError,
@@ -56,9 +56,9 @@ CATALOGUE: dict[str, Entry] = {
     "UNKNOWN_CONNECTOR": Entry(OptionError, "there is no connector {name}"),
     "UNKNOWN_FORMAT": Entry(OptionError, "there is no format {name}"),
     "NOT_SUPPORTED": Entry(SqlError, "{what} is not maintained"),
-    "WINDOW_ARGUMENTS": Entry(SqlError, "{window} was given {found} arguments", "write {usage}"),
+    "WINDOW_ARGUMENTS": Entry(SqlError, "{window} cannot take {found} arguments", "write {usage}"),
     "INVALID_WINDOW": Entry(SqlError, "{window} cannot have {problem}"),
-    "EMIT_NEEDS_WATERLINE": Entry(SqlError, "EMIT {strategy} waits, but {column} has no waterline"),
+    "EMIT_NEEDS_WATERLINE": Entry(SqlError, "EMIT {strategy} waits for a watermark, but {column} has none"),
     "EMIT_NEEDS_KEY": Entry(
         SqlError,
         "EMIT {strategy} needs a key to update, and this view has none",
@@ -93,9 +93,9 @@ CATALOGUE: dict[str, Entry] = {
         "{folder} was written by version {found}, this is {expected}",
         "use that version, or another folder",
     ),
-    "PIPELINE_FAILED": Entry(PipelineError, "the pipeline stopped: {reason}", "the whole story is in {log}"),
+    "PIPELINE_FAILED": Entry(PipelineError, "the pipeline stopped: {reason}", "see {log}"),
     "DATABASE_CLOSED": Entry(PipelineError, "this database is closed", "open it again with tidegate.connect(...)"),
-    "READ_ONLY": Entry(PipelineError, "{folder} is opened for reading only", "leave out read_only=True to change it"),
+    "READ_ONLY": Entry(PipelineError, "{folder} is open read-only", "open it without read_only=True to change it"),
     "UNKNOWN_FOLDER": Entry(PipelineError, "there is no database in {folder}", "`tidegate run FILE.sql` makes one"),
     "CONNECTOR_JARS": Entry(SetupError, "connector {name} needs {jars}", "`tidegate doctor` says how to get them"),
     "JAVA_MISSING": Entry(

@@ -96,7 +96,7 @@ class Batch:
         if not any(note.column == column.name for note in relation.times):
             raise errors.make(
                 "NOT_SUPPORTED",
-                message=f"{relation.name}.{column.name} has no frontier to move",
+                message=f"{relation.name}.{column.name} has no watermark to advance",
                 hint=f"declare one: WATERMARK FOR {column.name}, in CREATE {relation.kind.upper()} {relation.name}",
             )
         return relation, column

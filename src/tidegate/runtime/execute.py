@@ -179,7 +179,7 @@ class StatementExecutor:
             )
         with self._batch() as batch:
             batch.advance(f"{relation.name}.{column.name}", value)
-        return Result(message=f"the frontier of {relation.name}.{column.name} moves with the next step")
+        return Result(message=f"the watermark of {relation.name}.{column.name} advances with the next step")
 
     @execute.register(s.Select)
     def _(self, statement: s.Select) -> Result:

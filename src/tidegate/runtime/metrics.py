@@ -20,6 +20,7 @@ def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
     seconds = max(WINDOW_SECONDS if len(recent) < 2 else recent[-1].started - recent[0].started, 0.001)
     inputs, inputs_recent = _sum_inputs(headers), _sum_inputs(recent)
     outputs, outputs_recent = _sum_outputs(headers), _sum_outputs(recent)
+    watermarks = dict(headers[-1].watermarks) if headers else {}
     return {
         "step": log.last(),
         "steps_per_s": len(recent) / seconds,
@@ -42,7 +43,8 @@ def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
         },
         "late": sum(header.late_count for header in headers),
         "errors": sum(len(header.errors) for header in headers),
-        "waterlines": dict(headers[-1].watermarks) if headers else {},
+        "watermarks": watermarks,
+        "waterlines": watermarks,  # the former name of the same
     }
 
 

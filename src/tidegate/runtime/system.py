@@ -39,7 +39,8 @@ class SystemRelations:
             "steps": self._steps,
             "views": self._views,
             "tables": self._tables,
-            "waterlines": self._waterlines,
+            "watermarks": self._watermarks,
+            "waterlines": self._watermarks,
             "dead_letters": lambda end: [letter for letter in self._dead_letters() if letter["step"] <= end],
         }
         return made[name](self._log.last() if as_of is None else as_of)
@@ -113,7 +114,7 @@ class SystemRelations:
             for table in self._catalog().of_kind("table")
         ]
 
-    def _waterlines(self, end: int) -> list[Row]:
+    def _watermarks(self, end: int) -> list[Row]:
         known = self._log.header(end).watermarks
         return [
             {"relation": relation.name, "column": column.name, "value": known.get(place), "step": end}

@@ -90,7 +90,7 @@ def _note(cursor: Cursor, node: exp.Expr, before: Clauses, after: Clauses, label
     changed = [f.name for f in fields(Clauses) if getattr(before, f.name) is not getattr(after, f.name)]
     span = cursor.since(start)
     if any(getattr(before, name) is not None for name in changed):
-        cursor.refuse(f"{label} is said twice", span=span)
+        cursor.refuse(f"{label} is given twice", span=span)
     node.meta[META] = replace(after, spans=(*before.spans, *((name, span) for name in changed)))
 
 

@@ -56,7 +56,7 @@ def _collected(parser: Parser, query: exp.Query) -> Clauses:
         for clause, label in WHOLE_QUERY.items():
             value = getattr(clauses(node), clause)
             if value is not None and clause in said:
-                parser.refuse(f"{label} is said twice", span=clauses(node).span(clause))
+                parser.refuse(f"{label} is given twice", span=clauses(node).span(clause))
             if value is not None:
                 said[clause] = value
     return Clauses(**said)  # type: ignore[arg-type]

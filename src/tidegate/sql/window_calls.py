@@ -133,7 +133,7 @@ def _arguments(node: exp.Expr, name: str, args: tuple[exp.Expr, ...], places: tu
 def _wrong_number(node: exp.Expr, name: str, count: int, places: tuple[str, ...]) -> Error:
     usual = usage(name, places[0] == "data")
     words = f"{count} argument" + ("" if count == 1 else "s")
-    message = f"{usual.partition('(')[0]} was given {words}"
+    message = f"{usual.partition('(')[0]} cannot take {words}"
     return make("WINDOW_ARGUMENTS", message=message, usage=usual, span=span_of(node))
 
 

@@ -96,8 +96,8 @@ def _check_lookup(wanted: Wanted, found: Conditions, left: Side, right: Side) ->
         raise refused(f"FOR SYSTEM_TIME AS OF in a {wanted.kind.upper()} JOIN", wanted.span, hint)
     if not left.plan.traits.append_only:
         hint = "leave FOR SYSTEM_TIME out: the join is then kept up to date on both sides"
-        detail = "what was looked up for a row that is taken back is not remembered"
-        raise refused("FOR SYSTEM_TIME AS OF for rows that can be taken back", wanted.span, hint, detail)
+        detail = "a retraction needs the row that was looked up, which is not stored"
+        raise refused("FOR SYSTEM_TIME AS OF for rows that can be retracted", wanted.span, hint, detail)
     if not key or len(_covering(found, key)) < len(key):
         named = f"its key, {', '.join(key)}" if key else "a key, and it has none"
         hint = f"join by all of ({', '.join(key)})" if key else "give the table a PRIMARY KEY"
@@ -212,7 +212,7 @@ def _why(wanted: Wanted, found: Conditions, left: Node, right: Node) -> str:
     times = [bound for bound, _, _ in found.bounds if types[bound.left] in TIMES and types[bound.right] in TIMES]
     for name in dict.fromkeys(name for bound in times for name in (bound.left, bound.right)):
         if name not in lines:
-            return f"incremental: {name} has no waterline"
+            return f"incremental: {name} has no watermark"
     if times:
         return "incremental: the time between both sides is bounded on one side only"
     if _both_streams(left, right):

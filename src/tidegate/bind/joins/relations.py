@@ -299,7 +299,7 @@ def _only(scope: Scope, name: exp.Expr, known: Scope) -> Field:
 def _time(plan: Node, name: str, join: exp.Join) -> str:
     found = [column for column, _ in plan.traits.waterlines]
     if len(found) != 1:
-        message = f"WITHIN needs one time column with a waterline, {name} has {len(found)}"
+        message = f"WITHIN needs one time column with a watermark, {name} has {len(found)}"
         hint = "write the bounds in ON: a.ts BETWEEN b.ts - INTERVAL '5' MINUTE AND b.ts + INTERVAL '5' MINUTE"
         raise make("NOT_SUPPORTED", message=message, hint=hint, span=span_of(join))
     return found[0]

@@ -62,7 +62,7 @@ def _drop_unread(db: Database, wanted: set[str]) -> list[str]:
         if listed or not _is_ours(db, relation) or catalog.value.dependents(relation.name):
             continue
         db.sql(f"DROP {relation.described.upper()} {quoted(relation.name)}")
-        said.append(f"{relation.kind} {relation.name} is not listed any more, and was dropped")
+        said.append(f"{relation.kind} {relation.name} is no longer listed and was dropped")
     return said
 
 
@@ -81,7 +81,8 @@ def _apply(db: Database, definition: Definition) -> str | None:
                 hint="give it another name, or name another folder: --data DIR",
             )
         )
-    note = f"{definition.kind} {definition.name} has changed" + (", and begins anew" if existing.kind == "view" else "")
+    anew = ", and starts from scratch" if existing.kind == "view" else ""
+    note = f"{definition.kind} {definition.name} has changed{anew}"
     return _run(db, definition, REPLACE + text.removeprefix(CREATE), REPLACE, note)
 
 
@@ -101,7 +102,7 @@ def _parsed(definition: Definition) -> s.Statement:
     """The one statement that a definition is."""
     first, *others = sql.parse(definition.create).statements
     if others:
-        hint = "leave out what stands behind the ;"
+        hint = "leave out what follows the ;"
         raise make("SYNTAX_ERROR", message="a view is one query", hint=hint, span=others[0].span)
     return first
 

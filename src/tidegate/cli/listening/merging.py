@@ -61,7 +61,7 @@ def _refuse_twins(what: str, things: Iterable[View] | Iterable[Endpoint]) -> Non
         first = seen.setdefault(each.name.casefold(), each.origin)
         if first is not each.origin:
             hint = f"the first one is {first.label}: give one of them another name"
-            raise each.origin.error("INVALID_OPTION", f"{what} {each.name} is there twice", hint)
+            raise each.origin.error("INVALID_OPTION", f"{what} {each.name} is declared twice", hint)
 
 
 def completed(config: Config) -> Config:
@@ -87,10 +87,10 @@ def _refuse_loose_defaults(config: Config) -> None:
     for setting in (config.emit, config.max_groups):
         if setting is not None and not config.views:
             hint = "add --view-query 'name:SELECT ...'"
-            raise setting.origin.error("INVALID_OPTION", "there is no view that it could be for", hint)
+            raise setting.origin.error("INVALID_OPTION", "there is no view that it applies to", hint)
     if config.channels is not None and not config.adapters:
         hint = "add --stdout, or another adapter"
-        raise config.channels.origin.error("INVALID_OPTION", "there is no adapter that it could be for", hint)
+        raise config.channels.origin.error("INVALID_OPTION", "there is no adapter that it applies to", hint)
 
 
 def _with_connection(sources: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
@@ -115,7 +115,7 @@ def _with_tables(sources: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
         if borrowed and {setting.key for setting in each.settings} <= set(CONNECTION):
             continue
         add = "--table orders, or --table '*'" if each.origin.is_flag else "tables: [orders], or tables: '*'"
-        raise each.origin.error("MISSING_OPTION", "nothing says which tables to capture", f"add {add} for all tables")
+        raise each.origin.error("MISSING_OPTION", "the tables to capture are missing", f"add {add} for all tables")
     return tuple(each for each in sources if each not in bare)
 
 
@@ -153,7 +153,7 @@ def _refuse_empty(config: Config) -> None:
         raise make("MISSING_OPTION", message="there is nothing to listen to", hint=hint)
     if not config.views and not config.adapters:
         hint = "add --stdout, or --view-query 'name:SELECT ...'"
-        raise make("MISSING_OPTION", message="there is no view and no adapter, so nothing would come of it", hint=hint)
+        raise make("MISSING_OPTION", message="there is no view and no adapter, so there would be no output", hint=hint)
 
 
 def _refuse_shared_names(config: Config) -> None:

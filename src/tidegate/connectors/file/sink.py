@@ -75,7 +75,7 @@ class FileSink:
         if path.exists() and path.stat().st_size:
             raise make(
                 "INVALID_OPTION",
-                message=f"there is a file {path} already, which this sink did not write",
+                message=f"{path} exists already and was not written by this sink",
                 hint="choose another path, or move the file away",
             )
 

@@ -56,20 +56,20 @@ def _(item: model.Late, outcome: Outcome) -> None:
 
 
 @check.register
-def _(item: model.Waterline, outcome: Outcome) -> None:
+def _(item: model.Watermark, outcome: Outcome) -> None:
     where = f"lower(relation) = '{item.relation.lower()}' AND lower(`column`) = '{item.column.lower()}'"
-    _, rows = outcome.engine.ask(f"SELECT value FROM system.waterlines WHERE {where}")
+    _, rows = outcome.engine.ask(f"SELECT value FROM system.watermarks WHERE {where}")
     kinds = {name.lower(): kind for name, kind in outcome.engine.columns(item.relation)}
     if item.column.lower() not in kinds:
         raise Error("UNKNOWN_COLUMN", f"{item.relation} has no column {item.column}")
     found = str(rows[0][0]) if rows and rows[0][0] is not None else "none"
-    shown, wanted = (_waterline(text, kinds[item.column.lower()]) for text in (found, item.value))
+    shown, wanted = (_watermark(text, kinds[item.column.lower()]) for text in (found, item.value))
     if shown != wanted:
-        outcome.fail(item.line, f"the waterline of {item.relation}.{item.column} is {shown}, expected {wanted}")
+        outcome.fail(item.line, f"the watermark of {item.relation}.{item.column} is {shown}, expected {wanted}")
 
 
-def _waterline(text: str, kind: Type) -> str:
-    """A waterline as values of its column are shown; `none` and `infinity` are words."""
+def _watermark(text: str, kind: Type) -> str:
+    """A watermark as values of its column are shown; `none` and `infinity` are words."""
     return text if text in ("none", "infinity") else values.show(values.parse(text, kind), kind)
 
 

@@ -128,8 +128,8 @@ class Late(Item):
 
 
 @dataclass(frozen=True)
-class Waterline(Item):
-    """`waterline RELATION.column VALUE`."""
+class Watermark(Item):
+    """`watermark RELATION.column VALUE`."""
 
     relation: str
     column: str

@@ -28,7 +28,7 @@ from tidegate.testing.spec.model import (
     Sql,
     Step,
     Warned,
-    Waterline,
+    Watermark,
 )
 
 KINDS = ("append", "upsert", "changelog")
@@ -189,10 +189,10 @@ def _late(block: Block) -> Late:
     return Late(block.line, relation, int(count))
 
 
-def _waterline(block: Block) -> Waterline:
+def _watermark(block: Block) -> Watermark:
     place, _, value = block.rest.partition(" ")
-    relation, column = _place(block, place, "waterline RELATION.column VALUE")
-    return Waterline(block.line, relation, column, _value(block, value))
+    relation, column = _place(block, place, "watermark RELATION.column VALUE")
+    return Watermark(block.line, relation, column, _value(block, value))
 
 
 def _refused(block: Block) -> Refused:
@@ -257,7 +257,8 @@ ITEMS: dict[str, Callable[[Block], Item]] = {
     "=": _content,
     "?": _ask,
     "late": _late,
-    "waterline": _waterline,
+    "watermark": _watermark,
+    "waterline": _watermark,
     "error": _refused,
     "warning": _warned,
 }

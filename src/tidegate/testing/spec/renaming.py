@@ -56,7 +56,7 @@ def _item(item: model.Item, names: Mapping[str, str]) -> model.Item:
             return replace(item, query=renamed(item.query, names))
         case model.Emits() | model.Kind():
             return replace(item, view=_name(item.view, names))
-        case model.Content() | model.Late() | model.Waterline():
+        case model.Content() | model.Late() | model.Watermark():
             return replace(item, relation=_name(item.relation, names))
         case model.Step():
             given = tuple(replace(one, relation=_name(one.relation, names)) for one in item.inputs)
