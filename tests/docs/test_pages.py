@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.blocks import PAGES, ROOT
+from tidegate.connectors.registry import SINKS, SOURCES
 from tidegate.errors.catalogue import CATALOGUE, WARNINGS
 from tidegate.kernels.aggregates import supported
 
@@ -53,3 +54,8 @@ def test_the_errors_page_explains_every_code() -> None:
 def test_the_sql_page_names_every_aggregate() -> None:
     text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
     assert [name for name in sorted(supported()) if not re.search(rf"\b{name.upper()}\b", text)] == []
+
+
+def test_the_sql_page_names_every_connector() -> None:
+    text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    assert [name for name in sorted({*SOURCES, *SINKS}) if f"| [{name}](" not in text] == []
