@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidegate.catalog.bus import EVENTS, is_bus
 from tidegate.connectors import registry
-from tidegate.connectors.base import Captured, Sink, Source
+from tidegate.connectors.contract import Sink, Source
 from tidegate.core.schema import Column
 from tidegate.sql import parse
 from tidegate.sql import statements as s
@@ -16,11 +16,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 _VIEW = (Column("region", "string"), Column("revenue", "decimal(10,2)"))
 
 
-def connectors(page: str) -> dict[str, Sink | Source | Captured]:
+def connectors(page: str) -> dict[str, Sink | Source]:
     """What the sinks and sources of a page are built to, with every option checked."""
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```sql at an? \w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    found: dict[str, Sink | Source | Captured] = {}
+    found: dict[str, Sink | Source] = {}
     for statement in (each for block in blocks for each in parse(block).statements):
         if isinstance(statement, s.CreateSink) and statement.relation is not None:
             given, reads = statement.connector, statement.relation.text

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidegate.connectors import registry
-from tidegate.connectors.base import Position, Source, SourceContext
+from tidegate.connectors.contract import Position, SourceContext, StreamSource
 from tidegate.core.schema import Column, Schema
 
 ITEMS: Schema = (Column("id", "bigint"), Column("name", "string"), Column("price", "double"), Column("ts", "timestamp"))
@@ -19,14 +19,16 @@ def given(**options: str) -> list[tuple[str, str, None]]:
     return [(key, value, None) for key, value in options.items()]
 
 
-def files(path: Path, columns: Schema = ITEMS, **options: str) -> Source:
-    return registry.source("FILES", "items", columns, given(path=str(path), **options))
+def files(path: Path, columns: Schema = ITEMS, **options: str) -> StreamSource:
+    source = registry.source("FILES", "items", columns, given(path=str(path), **options))
+    assert isinstance(source, StreamSource)
+    return source
 
 
 class Run:
     """One checkpoint of one source: `step()` reads what is there."""
 
-    def __init__(self, spark: SparkSession, source: Source, folder: Path, start: Position | None = None) -> None:
+    def __init__(self, spark: SparkSession, source: StreamSource, folder: Path, start: Position | None = None) -> None:
         self.spark, self.source, self.folder, self.start = spark, source, folder, start
         self.batches: list[list[Row]] = []
 

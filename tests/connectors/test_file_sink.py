@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.file import record, rotation
 from tidegate.connectors.file.sink import FileSink
 from tidegate.core.arrow_types import arrow_schema
@@ -60,7 +60,7 @@ def totals(path: Path) -> list[int]:
 def test_a_line_says_step_op_weight_and_row(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "out.jsonl"
     sink = opened(path)
-    assert sink.takes == "changelog"
+    assert sink.abilities.accepts == "changelog"
     sink.write(3, changes(3, ("-U", -1, "pen", 5), ("+U", 1, "pen", None)))
     assert path.read_text() == (
         '{"step":3,"op":"-U","weight":-1,"row":{"item":"pen","total":5}}\n'

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import tidegate
 from tests.servers import Broker, Record, kafka_broker
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink import KafkaSink, transactional_name
 from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag
@@ -74,7 +74,7 @@ def values(broker: Broker, topic: str) -> list[int]:
 
 def test_rows_are_appended_as_often_as_their_weight_says(broker: Broker, topic: str, opened: Opened) -> None:
     sink = opened("json", key=("item",))
-    assert sink.takes == "append"
+    assert sink.abilities.accepts == "append"
     sink.write(3, changes(3, ("+I", 2, "pen", 5), ("+I", 1, None, None)))
     pen, nothing = {"item": "pen", "total": 5}, {"item": None, "total": None}
     found = said(broker.read_committed(topic))
@@ -83,7 +83,7 @@ def test_rows_are_appended_as_often_as_their_weight_says(broker: Broker, topic: 
 
 def test_an_upsert_has_the_newest_row_of_a_key_or_a_tombstone(broker: Broker, topic: str, opened: Opened) -> None:
     sink = opened("upsert", key=("item",))
-    assert sink.takes == "upsert"
+    assert sink.abilities.accepts == "upsert"
     sink.write(1, changes(1, ("+I", 1, "pen", 5)))
     sink.write(2, changes(2, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     sink.write(3, changes(3, ("-D", -1, "pen", 6)))
@@ -97,7 +97,7 @@ def test_an_upsert_has_the_newest_row_of_a_key_or_a_tombstone(broker: Broker, to
 
 def test_debezium_says_before_and_after(broker: Broker, topic: str, opened: Opened) -> None:
     sink = opened("debezium", key=("item",))
-    assert sink.takes == "changelog"
+    assert sink.abilities.accepts == "changelog"
     sink.write(1, changes(1, ("+I", 1, "pen", 5)))
     sink.write(2, changes(2, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     sink.write(3, changes(3, ("-D", -1, "pen", 6)))

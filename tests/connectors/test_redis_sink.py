@@ -14,7 +14,7 @@ import pytest
 from tests.servers.processes import free_port
 from tests.servers.redis import PASSWORD, Redis, redis_server
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.redis.client import Connection
 from tidegate.connectors.redis.sink import RedisSink
 from tidegate.core.arrow_types import arrow_schema
@@ -84,7 +84,7 @@ def place(redis: Redis, tmp_path: Path) -> Iterator[Place]:
 
 def test_a_change_is_an_entry_of_the_stream(place: Place) -> None:
     sink = place.opened()
-    assert sink.takes == "changelog"
+    assert sink.abilities.accepts == "changelog"
     sink.write(3, changes(3, ("-U", -1, "pen", 5), ("+U", 1, "pen", None)))
     assert place.entries() == [
         {"op": "-U", "weight": "-1", "step": "3", "row": '{"item":"pen","total":5}'},
@@ -112,7 +112,7 @@ def test_an_event_is_an_entry_with_its_own_fields(place: Place) -> None:
 
 def test_a_key_holds_the_newest_row_or_is_gone(place: Place) -> None:
     sink = place.opened(key=("item",))
-    assert sink.takes == "upsert"
+    assert sink.abilities.accepts == "upsert"
     sink.write(1, changes(1, ("+I", 1, "pen", 5), ("+I", 1, "ink", 2), ("+I", 1, None, 1)))
     sink.write(2, changes(2, ("-D", -1, "ink", 2), ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     assert place.keys() == {"pen": {"item": "pen", "total": 6}, "\\N": {"item": None, "total": 1}}

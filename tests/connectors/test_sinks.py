@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from tests.connectors.streams import Run, files, given, good
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors import registry
-from tidegate.connectors.base import ReaderGone, Sink, SinkContext
+from tidegate.connectors.contract import OutputClosed, Sink, SinkContext
 from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span
@@ -164,7 +164,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Opene
 def test_changes_arrive_with_op_weight_and_step(case: tuple[Opened, Written]) -> None:
     opened, written = case
     target = opened()
-    assert target.takes == "changelog"
+    assert target.abilities.accepts == "changelog"
     target.write(3, changes(3, ("+I", 1, "pen", 5), ("+I", 2, None, None)))
     target.write(5, changes(5, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     target.close()
@@ -229,7 +229,7 @@ def test_unknown_formats_are_refused() -> None:
 
 def test_appended_files_have_the_columns_only(tmp_path: Path) -> None:
     target = sink("FILES", path=str(tmp_path))
-    assert target.takes == "append"
+    assert target.abilities.accepts == "append"
     target.open(SinkContext("out", tmp_path, "pipeline 1"))
     target.write(7, changes(7, ("+I", 2, "pen", 5), ("+I", 1, "ink", 6)))
     assert [path.name for path in tmp_path.glob("[!_]*")] == ["out-000000000007.parquet"]
@@ -290,7 +290,7 @@ def test_a_reader_that_has_gone_ends_it_and_the_step_is_not_counted(
         monkeypatch.setattr(sys, "stdout", unread)
         target = sink("STDOUT")
         target.open(SinkContext("out", tmp_path, "pipeline"))
-        with pytest.raises(ReaderGone):
+        with pytest.raises(OutputClosed):
             target.write(1, changes(1, ("+I", 1, "pen", 5)))
         assert target.last_step() is None
         target.close()

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from tests.connectors.streams import ITEMS, Run, bad, files, given, good, through_json
 from tests.servers import Broker
 from tidegate.connectors import registry
-from tidegate.connectors.base import Sharded, Source
+from tidegate.connectors.contract import Partitioned, StreamSource
 from tidegate.errors import Error, Span
 
 Rows = list[tuple[Any, ...]]
@@ -49,7 +49,7 @@ def write_json(folder: Path, rows: Rows) -> None:
 class Case:
     """A source, and the rows it has by now. `more()` gives it further ones, and says which."""
 
-    source: Source
+    source: StreamSource
     more: Callable[[], Rows]
 
 
@@ -122,7 +122,7 @@ def test_the_frame_has_the_columns_and_four_more(spark: SparkSession, case: Case
     case.more()
     frame = Run(spark, case.source, tmp_path).frame()
     assert frame.isStreaming
-    shards = [("__seen_shard", "string")] if isinstance(case.source, Sharded) else []
+    shards = [("__seen_shard", "string")] if isinstance(case.source, Partitioned) else []
     assert frame.dtypes == [
         ("id", "bigint"),
         ("name", "string"),

@@ -20,7 +20,7 @@ from tests.connectors.pages import connectors
 from tests.connectors.test_webhook import VIEW, changes, numbered, of_bus
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.sse.hub import Behind, Hub, Item, Place
 from tidegate.connectors.sse.sink import SseSink
 from tidegate.connectors.sse.stream import pattern
@@ -139,7 +139,7 @@ def order(id: str, channel: str) -> Event:
 
 def test_changes_come_as_events_with_ids(opened: Opened) -> None:
     sink = opened()
-    assert sink.takes == "changelog"
+    assert sink.abilities.accepts == "changelog"
     client = Client(sink).ready()
     assert (client.status, client.answer.headers["Content-Type"]) == (200, "text/event-stream")
     sink.write(4, changes(4, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))

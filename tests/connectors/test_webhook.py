@@ -23,7 +23,7 @@ import pytest
 from tests.connectors.pages import connectors
 from tests.servers.processes import free_port
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.connectors.base import BrokenOff, SinkContext, SinkSpec
+from tidegate.connectors.contract import Interrupted, SinkContext, SinkSpec
 from tidegate.connectors.webhook.letters import FILE, DeadLetters, Progress, dead_letters
 from tidegate.connectors.webhook.options import PostOptions
 from tidegate.connectors.webhook.posting import pause_after, wait_of
@@ -159,7 +159,7 @@ Opened = Callable[..., WebhookSink]
 
 def test_every_change_is_one_request_in_order(endpoint: Endpoint, opened: Opened) -> None:
     sink = opened(endpoint.url("/hook?x=1"), headers__Authorization="Bearer abc")
-    assert sink.takes == "changelog"
+    assert sink.abilities.accepts == "changelog"
     sink.write(3, changes(3, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6), ("+I", 2, "ink", 1)))
     assert [json.loads(request.body) for request in endpoint.requests] == [
         {"step": 3, "op": "-U", "weight": -1, "row": {"item": "pen", "total": 5}},
@@ -287,8 +287,8 @@ def test_a_pipeline_that_ends_does_not_wait_for_an_answer(endpoint: Endpoint, op
     sink.interrupt()
     worker.join(10)
     held.set()
-    assert not worker.is_alive() and [type(each) for each in found] == [BrokenOff]
-    with pytest.raises(BrokenOff):
+    assert not worker.is_alive() and [type(each) for each in found] == [Interrupted]
+    with pytest.raises(Interrupted):
         sink.write(7, numbered(7, 3))
     assert sink.last_step() is None and dead_letters(tmp_path / "out") == []
 
@@ -384,7 +384,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.connectors.test_webhook import built, numbered
-from tidegate.connectors.base import SinkContext
+from tidegate.connectors.contract import SinkContext
 url, folder = sys.argv[1:]
 sink = built(url)
 sink.open(SinkContext("out", Path(folder), "db#out#0"))

@@ -18,7 +18,7 @@ import pytest
 from tests.connectors.test_webhook import VIEW, built, of_bus
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import CaptureContext, Refused, Rows, SinkContext, SourceSpec
+from tidegate.connectors.contract import CaptureContext, RejectedRow, Rows, SinkContext, SourceSpec
 from tidegate.connectors.webhook.capture import RECENT, WebhookCapture
 from tidegate.connectors.webhook.requests import objects
 from tidegate.connectors.webhook.source import WebhookSource
@@ -38,7 +38,7 @@ class FakeIntake:
         self.hold: threading.Event | None = None
         self.failure: Exception | None = None
 
-    def append(self, rows: list[Rows], position: Any, refused: list[Refused] = []) -> None:  # noqa: B006
+    def append(self, rows: list[Rows], position: Any, refused: list[RejectedRow] = []) -> None:  # noqa: B006
         if self.hold is not None:
             assert self.hold.wait(30)
         if self.failure is not None:

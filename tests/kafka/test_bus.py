@@ -16,11 +16,11 @@ from tests.kafka.helpers import put, topic
 from tests.servers import Broker
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import CaptureContext, Captured, Refused, Rows, SourceSpec
+from tidegate.connectors.contract import CaptureContext, CapturedSource, RejectedRow, Rows, SourceSpec
 from tidegate.connectors.kafka import capture as capturing
 from tidegate.connectors.kafka.capture import KafkaCapture
 from tidegate.connectors.kafka.records import Reader
-from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.connectors.kafka.source import KafkaEvents, KafkaStream, build
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column
 from tidegate.errors import Error
@@ -33,10 +33,10 @@ class FakeIntake:
         self.stopped = threading.Event()
         self.position = position
         self.rows: list[dict[str, Any]] = []
-        self.refused: list[Refused] = []
+        self.refused: list[RejectedRow] = []
         self.appends = 0
 
-    def append(self, rows: list[Rows], position: Any, refused: list[Refused] | tuple[()] = ()) -> None:
+    def append(self, rows: list[Rows], position: Any, refused: list[RejectedRow] | tuple[()] = ()) -> None:
         for relation, table, weight in rows:
             assert (relation, weight) == (BUS, 1)
             self.rows += table.to_pylist()
@@ -49,11 +49,12 @@ class FakeIntake:
         return [json.loads(row["payload"]) for row in self.rows]
 
 
-def source(brokers: str, format: str | None = None, **options: str) -> KafkaSource:
+def source(brokers: str, format: str | None = None, **options: str) -> KafkaEvents:
     given = {"brokers": brokers} | {name.replace("__", "."): text for name, text in options.items()}
     bag = Bag("KAFKA", [(name, text, None) for name, text in given.items()])
-    made = KafkaSource.build(SourceSpec("KAFKA", "k", (), given, format), bag)
+    made = build(SourceSpec("KAFKA", "k", (), given, format), bag)
     bag.finish()
+    assert isinstance(made, KafkaEvents)
     return made
 
 
@@ -238,11 +239,11 @@ def test_brokers_topics_and_options_that_are_not_there(
 
 def test_only_a_source_without_columns_feeds_the_bus() -> None:
     made = source("b:1", topic="t")
-    assert isinstance(made, Captured)
-    assert (made.captured, made.session) == (True, "kafka k")
+    assert isinstance(made, CapturedSource)
+    assert made.session == "kafka k"
     bag = Bag("KAFKA", [("brokers", "b:1", None), ("topic", "t", None), ("channel", "c", None)])
-    columns = KafkaSource.build(SourceSpec("KAFKA", "k", (Column("id", "bigint"),)), bag)
-    assert not columns.captured
+    columns = build(SourceSpec("KAFKA", "k", (Column("id", "bigint"),)), bag)
+    assert isinstance(columns, KafkaStream)
     with pytest.raises(Error, match="KAFKA has no option 'channel'"):
         bag.finish()
     with pytest.raises(Error, match="KAFKA has no format avro"):

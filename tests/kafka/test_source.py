@@ -15,7 +15,7 @@ from tests.servers import Broker
 from tidegate.connectors import registry
 from tidegate.connectors.kafka import jars
 from tidegate.connectors.kafka.client import partitions
-from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.connectors.kafka.source import KafkaStream
 from tidegate.core.schema import Column
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
@@ -173,8 +173,8 @@ def test_options_of_javas_client_only(broker: Broker) -> None:
     """They are for Spark; our own client cannot ask with them, and need not."""
     given = [("brokers", broker.address, None), ("topic", "any", None), ("kafka.ssl.truststore.location", "/x", None)]
     source = registry.source("KAFKA", "s", (Column("id", "bigint"),), given)
-    assert isinstance(source, KafkaSource)
-    assert partitions(source.options) is None
+    assert isinstance(source, KafkaStream)
+    assert partitions(source.topics.options) is None
     assert source.reachable()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.connectors.kafka.transactions import DeliveryError
 from tidegate.core.options import Bag

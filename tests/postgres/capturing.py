@@ -14,8 +14,8 @@ import pytest
 from tests.servers.postgres import PASSWORD
 from tests.servers.processes import wait_until
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import Capture, CaptureContext, Refused, Rows, SourceSpec
-from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.connectors.contract import Capture, CaptureContext, RejectedRow, Rows, SourceSpec
+from tidegate.connectors.postgres.source import PostgresChanges, build
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column
 from tidegate.errors import Error
@@ -28,7 +28,7 @@ class Log:
     """An insert log: what is appended is on record at once, in the forms that it would have on disk."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[list[Rows], str, list[Refused]]] = []
+        self.entries: list[tuple[list[Rows], str, list[RejectedRow]]] = []
         self.stopped = threading.Event()
         self.before: Callable[[], None] = lambda: None
         self.after: Callable[[], None] = lambda: None
@@ -37,7 +37,7 @@ class Log:
     def position(self) -> Any:
         return json.loads(self.entries[-1][1]) if self.entries else None
 
-    def append(self, rows: Sequence[Rows], position: Any, refused: Sequence[Refused] = ()) -> None:
+    def append(self, rows: Sequence[Rows], position: Any, refused: Sequence[RejectedRow] = ()) -> None:
         self.before()
         for relation, table, weight in rows:
             table.validate(full=True)
@@ -83,15 +83,15 @@ class Log:
                         content[at] = tuple(row.values())
         return sorted(content.values(), key=repr)
 
-    def refused(self) -> list[Refused]:
+    def refused(self) -> list[RejectedRow]:
         return [one for _, _, refused in self.entries for one in refused]
 
 
-def events_of(url: str, relation: str = "shop", **options: str) -> PostgresSource:
+def events_of(url: str, relation: str = "shop", **options: str) -> PostgresChanges:
     return _built(SourceSpec("POSTGRES", relation, (), {"url": url, **options}))
 
 
-def table_of(url: str, columns: str, relation: str = "customers", key: str = "id", **options: str) -> PostgresSource:
+def table_of(url: str, columns: str, relation: str = "customers", key: str = "id", **options: str) -> PostgresChanges:
     """A table with columns such as `id bigint, price decimal(10,2) not null`; a comma inside a type has no blank after
     it."""
     schema = []
@@ -102,20 +102,20 @@ def table_of(url: str, columns: str, relation: str = "customers", key: str = "id
     return _built(SourceSpec("POSTGRES", relation, tuple(schema), given, None, tuple(key.split(", "))))
 
 
-def _built(spec: SourceSpec) -> PostgresSource:
+def _built(spec: SourceSpec) -> PostgresChanges:
     bag = Bag("POSTGRES", [(name, value, None) for name, value in spec.options.items()])
-    built = PostgresSource.build(spec, bag)
+    built = build(spec, bag)
     bag.finish()
-    assert built.captured and not built.refreshed
+    assert isinstance(built, PostgresChanges)
     return built
 
 
-def capture_of(folder: Path, *sources: PostgresSource, now: Callable[[], int] = lambda: START) -> Capture:
+def capture_of(folder: Path, *sources: PostgresChanges, now: Callable[[], int] = lambda: START) -> Capture:
     assert len({source.session for source in sources}) == 1
     return sources[0].capture(sources, CaptureContext("owner", folder, now))
 
 
-def caught_up(folder: Path, log: Log, *sources: PostgresSource) -> Log:
+def caught_up(folder: Path, log: Log, *sources: PostgresChanges) -> Log:
     """The log after one run that ends by itself."""
     log.stopped.clear()
     capture_of(folder, *sources).catch_up(log)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.postgres import Postgres
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.postgres.sink import PostgresSink
 from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag

@@ -284,7 +284,7 @@ def test_no_patience_of_the_servers_ends_a_long_reading(postgres: Postgres, data
         f"""ALTER DATABASE {database} SET statement_timeout = '1s';
         ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'""",
     )
-    server = events_of(values, tables="t").options.server
+    server = events_of(values, tables="t").server
     with contextlib.closing(Moment(server)) as moment, contextlib.closing(Stream(server, "test")) as stream:
         for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
             assert moment._asked(f"SHOW {name}").fetchone() == ("0",)

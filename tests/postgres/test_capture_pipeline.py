@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 import tidegate
 from tests.servers.postgres import Postgres, postgres_server
 from tests.servers.processes import wait_until
+from tidegate.connectors.contract import Capture
 from tidegate.connectors.postgres.position import default_name
-from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.connectors.postgres.source import PostgresChanges
 from tidegate.database import runtime_of
 from tidegate.runtime.monitoring import prometheus
 
@@ -130,7 +131,7 @@ def test_a_capture_that_fails_unforeseen_ends_the_pipeline(
 ) -> None:
     with tidegate.connect(tmp_path / "db", spark=spark) as db:
         db.sql(f"CREATE SOURCE changes FROM POSTGRES (url = '{server.url(shop)}', tables = 'orders')")
-        monkeypatch.setattr(PostgresSource, "capture", lambda *_: Broken())
+        monkeypatch.setattr(PostgresChanges, "capture", lambda *_: Broken())
         with pytest.raises(tidegate.Error) as caught:
             db.start()
             db.wait(30)
@@ -140,9 +141,9 @@ def test_a_capture_that_fails_unforeseen_ends_the_pipeline(
     )
 
 
-class Broken:
-    def follow(self, intake: object) -> None:
+class Broken(Capture):
+    def catch_up(self, intake: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    def metrics(self) -> dict[str, float]:
-        return {}
+    def follow(self, intake: object) -> None:
+        raise ZeroDivisionError("by zero")

@@ -179,7 +179,7 @@ def test_a_slot_that_is_dropped_behind_our_back(postgres: Postgres, database: st
     said = refused_by(lambda: caught_up(tmp_path, log, source))
     assert said.splitlines()[0].startswith(f"PIPELINE_FAILED: slot {slot} at {where} has moved on to ")
     assert said.splitlines()[1].startswith("  detail: it was made anew, or something else has read it; the changes ")
-    capture_of(tmp_path, source).forget()
+    capture_of(tmp_path, source).drop_remote_state()
     assert caught_up(tmp_path, Log(), source).table() == [(1, 1), (2, 2)]
 
 
@@ -358,7 +358,7 @@ def test_a_server_that_keeps_too_little(tmp_path: Path, monkeypatch: pytest.Monk
         why = "the server gave it up, because it held back more WAL than max_slot_wal_keep_size"
         assert said[1].startswith(f"  detail: {why}; the changes since ")
         assert said[2] == f"  hint: {ANEW}"
-        capture_of(tmp_path, source).forget()
+        capture_of(tmp_path, source).drop_remote_state()
         server.stop()
         monkeypatch.setitem(SETTINGS, "wal_level", "replica")
         server.start()
@@ -391,8 +391,8 @@ def test_what_a_slot_holds_back_is_told(
 
 
 def test_what_the_server_is_about_to_give_up_is_told(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    watch = Watch(1 << 30, events_of(url, tables="t").options.server)
-    place = events_of(url, tables="t").options.server.place
+    watch = Watch(1 << 30, events_of(url, tables="t").server)
+    place = events_of(url, tables="t").server.place
     for retained, status in ((10 << 20, "reserved"), (90 << 20, "reserved"), (95 << 20, "unreserved"), (1, "reserved")):
         watch.look(Slot("ours", 0, 0, None, status, retained, 0, 100 << 20))
     assert capsys.readouterr().err == (
@@ -431,23 +431,23 @@ def test_what_is_left_when_relations_are_dropped(postgres: Postgres, database: s
     made = events_of(url, tables="t")
     caught_up(tmp_path, Log(), made)
     assert there() == ([name], [name])
-    capture_of(tmp_path, made).forget()
+    capture_of(tmp_path, made).drop_remote_state()
     assert there() == ([], [])
     with pytest.raises(OSError, match="broke"), following(capture_of(tmp_path, made), Log()) as until:
         until(lambda: holder(postgres, database) is not None)
-        capture_of(tmp_path, made).forget()
+        capture_of(tmp_path, made).drop_remote_state()
         until(lambda: False)
     assert there() == ([], [])
     postgres.execute(database, "CREATE PUBLICATION mine FOR TABLE t")
     named = events_of(url, tables="t", publication="mine", slot=f"mine_{database}")
     log = caught_up(tmp_path, Log(), named)
-    capture_of(tmp_path, named).forget()
+    capture_of(tmp_path, named).drop_remote_state()
     assert there() == ([], ["mine"])
     postgres.execute(database, f"SELECT pg_create_logical_replication_slot('mine_{database}', 'pgoutput')")
     postgres.execute(database, "INSERT INTO t VALUES (5, 5)")
     caught_up(tmp_path, log, named)
     assert [payload["row"]["id"] for payload in log.payloads()] == [5]
-    capture_of(tmp_path, named).forget()
+    capture_of(tmp_path, named).drop_remote_state()
     assert there() == ([f"mine_{database}"], ["mine"])
 
 

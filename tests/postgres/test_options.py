@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.postgres.helpers import source
-from tidegate.connectors.base import SourceSpec
+from tests.postgres.helpers import rows, source
+from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.postgres.options import Following, table_name
-from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.connectors.postgres.source import PostgresChanges, PostgresTable, build
 from tidegate.core.options import Bag
 from tidegate.errors import Error
 
@@ -26,10 +26,10 @@ def refused(key: tuple[str, ...] = ("id",), format: str | None = None, columns: 
 
 
 def test_an_address_is_a_url_or_its_parts() -> None:
-    by_url = source(COLUMNS, url=URL, table="customers").options.server
+    by_url = source(COLUMNS, url=URL, table="customers").server
     assert (by_url.place, by_url.url, by_url.password) == ("db.example:5433/shop", URL, "s3cret")
     parts = {"host": "db.example", "database": "shop", "user": "app", "password": "s3cret", "sslmode": "require"}
-    by_parts = source(COLUMNS, table="customers", **parts).options.server
+    by_parts = source(COLUMNS, table="customers", **parts).server
     assert by_parts.place == "db.example:5432/shop"
     assert dict(by_parts.settings) == {
         "connect_timeout": "10",
@@ -41,7 +41,7 @@ def test_an_address_is_a_url_or_its_parts() -> None:
         "sslmode": "require",
     }
     apart = {"url": "jdbc:postgresql://db.example/shop?connect_timeout=3", "username": "app", "password": "s3cret"}
-    jdbc = source(COLUMNS, table="customers", **apart).options.server
+    jdbc = source(COLUMNS, table="customers", **apart).server
     assert (jdbc.place, jdbc.url) == ("db.example/shop", "postgresql://db.example/shop?connect_timeout=3")
     assert dict(jdbc.settings) == {"user": "app", "password": "s3cret"}
     assert "s3cret" not in repr((by_url, by_parts, jdbc))
@@ -98,11 +98,11 @@ def test_what_is_missing_or_given_twice() -> None:
 def test_a_table_is_followed_unless_it_is_read_as_a_whole() -> None:
     for options in ({}, {"refresh": "cdc"}, {"refresh": "cdc", "snapshot": "initial"}):
         followed = source(COLUMNS, url=URL, table="sales.t", **options)
-        assert followed.captured and not followed.refreshed and followed.refresh_every is None
-        assert followed.options.following == Following((("sales", "t"),), None, None, True, 1 << 30)
+        assert isinstance(followed, PostgresChanges)
+        assert followed.following == Following((("sales", "t"),), None, None, True, 1 << 30)
         assert followed.session == "POSTGRES db.example:5433/shop"
     named = source(COLUMNS, url=URL, table="t", publication="Pub", slot="s_1", max_slot_lag="64mb")
-    assert named.options.following == Following((("t",),), "Pub", "s_1", True, 64 << 20)
+    assert named.following == Following((("t",),), "Pub", "s_1", True, 64 << 20)
     assert named.session == "POSTGRES db.example:5433/shop Pub s_1"
     assert refused(url=URL, table="t", slot="No-Good") == (
         "INVALID_OPTION: option 'slot' cannot be 'No-Good'\n"
@@ -124,19 +124,19 @@ def test_a_table_is_followed_unless_it_is_read_as_a_whole() -> None:
     )
 
 
-def events(**options: str) -> PostgresSource:
+def events(**options: str) -> PostgresChanges:
     bag = Bag("POSTGRES", [(name, value, None) for name, value in options.items()])
-    built = PostgresSource.build(SourceSpec("POSTGRES", "shop", (), options), bag)
+    built = build(SourceSpec("POSTGRES", "shop", (), options), bag)
     bag.finish()
+    assert isinstance(built, PostgresChanges)
     return built
 
 
 def test_sources_of_events() -> None:
     some = events(url=URL, tables='orders, sales.items, "a, b".c')
-    assert some.captured and not some.refreshed
     tables = (("orders",), ("sales", "items"), ("a, b", "c"))
-    assert some.options.following == Following(tables, None, None, False, 1 << 30)
-    every = events(url=URL, table="*", snapshot="initial").options.following
+    assert some.following == Following(tables, None, None, False, 1 << 30)
+    every = events(url=URL, table="*", snapshot="initial").following
     assert every == Following((), None, None, True, 1 << 30)
     for options, said in (
         (
@@ -161,10 +161,10 @@ def test_sources_of_events() -> None:
 
 def test_when_it_is_read_again() -> None:
     told = source(COLUMNS, url=URL, query="SELECT 1")
-    assert told.refreshed and told.bounded and told.refresh_every is None and not told.captured
-    assert source(COLUMNS, url=URL, table="t", refresh="manual").refresh_every is None
-    assert source(COLUMNS, url=URL, table="t", refresh="snapshot_only").refresh_every is None
-    assert source(COLUMNS, url=URL, table="t", refresh_interval="1m30s").refresh_every == 90_000_000
+    assert isinstance(told, PostgresTable) and told.poll_interval_us is None
+    assert source(COLUMNS, url=URL, table="t", refresh="manual").poll_interval_us is None
+    assert source(COLUMNS, url=URL, table="t", refresh="snapshot_only").poll_interval_us is None
+    assert source(COLUMNS, url=URL, table="t", refresh_interval="1m30s").poll_interval_us == 90_000_000
     periodic = source(COLUMNS, url=URL, table="t", refresh="periodic", refresh_every="500ms")
     assert periodic.options.refresh_interval == timedelta(milliseconds=500)
     assert refused(url=URL, table="t", refresh="periodic") == (
@@ -215,12 +215,7 @@ def test_names_of_tables() -> None:
 def test_without_psycopg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Error) as caught:
-        source(COLUMNS, url=URL, table="t").content(None)
+        rows(source(COLUMNS, url=URL, table="t", refresh="manual"))
     assert str(caught.value) == (
         "CONNECTOR_JARS: connector POSTGRES needs the Python package psycopg\n  hint: pip install 'tidegate[postgres]'"
     )
-
-
-def test_it_is_never_a_stream() -> None:
-    with pytest.raises(AssertionError, match="read as a whole"):
-        source(COLUMNS, url=URL, table="t").stream(None, None)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from tests.postgres.helpers import rows, source
 from tests.servers.postgres import PASSWORD, Postgres, postgres_server
 from tests.servers.processes import free_port
-from tidegate.connectors.postgres.source import PostgresSource
+from tidegate.connectors.postgres.source import PostgresTable
 from tidegate.errors import Error
 
 COLUMNS = "id bigint, name string"
@@ -29,7 +29,7 @@ def shop(postgres: Postgres) -> str:
     return name
 
 
-def failed(built: PostgresSource) -> str:
+def failed(built: PostgresTable) -> str:
     with pytest.raises(Error) as caught:
         built.content(None)
     assert PASSWORD not in str(caught.value)

@@ -19,7 +19,7 @@ from tests.postgres.sinks import KEY, Shop, built, changes, one
 from tests.servers.postgres import PASSWORD, USER, Postgres, postgres_server
 from tests.servers.processes import free_port
 from tidegate.catalog.bus import EVENTS
-from tidegate.connectors.base import SinkContext
+from tidegate.connectors.contract import SinkContext
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.events import Event, rows_of
@@ -34,7 +34,7 @@ def shop(postgres: Postgres, database: str) -> Iterator[Shop]:
 
 def test_an_upsert_leaves_the_newest_row_of_each_key(shop: Shop) -> None:
     sink = shop.opened(KEY)
-    assert sink.takes == "upsert"
+    assert sink.abilities.accepts == "upsert"
     sink.write(1, changes(1, ("+I", 1, "pen", 5), ("+I", 1, "ink", 2), ("+I", 1, "cap", 1)))
     sink.write(2, changes(2, ("-D", -1, "ink", 2), ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     assert shop.rows() == [("cap", 1), ("pen", 6)]
@@ -102,7 +102,7 @@ def test_a_table_of_keys_alone(shop: Shop) -> None:
 
 def test_rows_are_appended_as_often_as_their_weight_says(shop: Shop) -> None:
     sink = shop.opened()
-    assert sink.takes == "append"
+    assert sink.abilities.accepts == "append"
     sink.write(3, changes(3, ("+I", 2, "pen", 5), ("+I", 1, None, None)))
     assert shop.rows() == [("pen", 5), ("pen", 5), (None, None)]
     with pytest.raises(Error) as refused:
@@ -115,7 +115,7 @@ def test_rows_are_appended_as_often_as_their_weight_says(shop: Shop) -> None:
 
 def test_a_changelog_has_every_change(shop: Shop) -> None:
     sink = shop.opened(KEY, mode="changelog")
-    assert sink.takes == "changelog"
+    assert sink.abilities.accepts == "changelog"
     sink.write(3, changes(3, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     assert shop.rows("SELECT op, weight, step, item, total FROM revenue") == [
         ("-U", -1, 3, "pen", 5),

@@ -15,7 +15,7 @@ import pytest
 from tests.servers import wait_until
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation
-from tidegate.connectors.base import BrokenOff, ReaderGone
+from tidegate.connectors.contract import Interrupted, OutputClosed
 from tidegate.connectors.files.sink import FilesSink
 from tidegate.connectors.webhook.sink import DeliveryError
 from tidegate.core.schema import Column
@@ -229,7 +229,7 @@ def test_one_that_takes_long_is_broken_off_when_the_pipeline_ends(
         if sink.spec.name == "slow":
             begun.set()
             assert ending.wait(30)
-            raise BrokenOff
+            raise Interrupted
         write(sink, number, changes)
 
     monkeypatch.setattr(FilesSink, "write", waiting)
@@ -254,7 +254,7 @@ def test_when_nobody_reads_the_output_any_more_the_pipeline_ends(
 
     def unread(sink: FilesSink, number: int, changes: pa.Table) -> None:
         tries.append(number)
-        raise ReaderGone
+        raise OutputClosed
 
     monkeypatch.setattr(FilesSink, "write", unread)
     sinks.open(catalog(out=tmp_path / "out"), {}, follow)
@@ -262,10 +262,10 @@ def test_when_nobody_reads_the_output_any_more_the_pipeline_ends(
     if follow:
         sinks.apply()
         wait_until(lambda: sinks.crash is not None, "the end")
-        with pytest.raises(ReaderGone):
+        with pytest.raises(OutputClosed):
             sinks.check()
     else:
-        with pytest.raises(ReaderGone):
+        with pytest.raises(OutputClosed):
             sinks.apply()
     clock.time += 3600
     sinks.close()

@@ -1,14 +1,49 @@
-"""Which connectors there are, and how a statement's words become one."""
+"""Finds the connector of a statement by its name, and builds the source or sink that the statement asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
 
 from tidegate.catalog.bus import BUS, is_bus
-from tidegate.connectors.base import AnySource, Sink, SinkSpec, Source, SourceSpec
+from tidegate.connectors.contract import ColumnPolicy, Connector, Sink, SinkSpec, Source, SourceSpec
 from tidegate.core.options import Bag, Given
 from tidegate.core.schema import Schema
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
+
+GROUP = "tidegate.connectors"
+"""The entry point group of connectors in other packages."""
+
+
+class BuiltIn(NamedTuple):
+    """Where the builders of a connector are, as `module:function` below this package; imported when first used."""
+
+    source: str | None = None
+    sink: str | None = None
+    columns: ColumnPolicy = "required"
+
+    def load(self) -> Connector:
+        return Connector(_load(self.source), _load(self.sink), self.columns)
+
+
+BUILT_IN = {
+    "DATAGEN": BuiltIn(source="datagen.source:DatagenSource.build"),
+    "FILE": BuiltIn(sink="file.sink:FileSink.build"),
+    "FILES": BuiltIn(source="files.source:FilesSource.build", sink="files.sink:FilesSink.build"),
+    "KAFKA": BuiltIn(source="kafka.source:build", sink="kafka.sink:KafkaSink.build", columns="optional"),
+    "NOTIFY": BuiltIn(source="notify.source:NotifySource.build", columns="none"),
+    "OUTBOX": BuiltIn(source="outbox.source:OutboxSource.build", columns="none"),
+    "POSTGRES": BuiltIn(source="postgres.source:build", sink="postgres.sink:PostgresSink.build", columns="optional"),
+    "REDIS": BuiltIn(sink="redis.sink:RedisSink.build"),
+    "SSE": BuiltIn(sink="sse.sink:SseSink.build"),
+    "STDOUT": BuiltIn(sink="stdout.sink:StdoutSink.build"),
+    "WEBHOOK": BuiltIn(
+        source="webhook.source:WebhookSource.build", sink="webhook.sink:WebhookSink.build", columns="none"
+    ),
+}
 
 _ALIASES = {
     "FILE": "FILES",
@@ -21,122 +56,8 @@ _ALIASES = {
     "LISTEN": "NOTIFY",
     "HTTP": "WEBHOOK",
 }
-
 _SINK_ALIASES = {"FILE": "FILE"}
 _NOT_YET = ("MYSQL", "DELTA", "ICEBERG", "JDBC", "KINESIS", "PULSAR", "S3", "MQTT", "NATS")
-
-
-def _files_source(spec: SourceSpec, bag: Bag) -> Source:
-    from tidegate.connectors.files.source import FilesSource
-
-    return FilesSource.build(spec, bag)
-
-
-def _datagen_source(spec: SourceSpec, bag: Bag) -> Source:
-    from tidegate.connectors.datagen.source import DatagenSource
-
-    return DatagenSource.build(spec, bag)
-
-
-def _kafka_source(spec: SourceSpec, bag: Bag) -> Source:
-    from tidegate.connectors.kafka.source import KafkaSource
-
-    return KafkaSource.build(spec, bag)
-
-
-def _postgres_source(spec: SourceSpec, bag: Bag) -> Source:
-    from tidegate.connectors.postgres.source import PostgresSource
-
-    return PostgresSource.build(spec, bag)
-
-
-def _notify_source(spec: SourceSpec, bag: Bag) -> AnySource:
-    from tidegate.connectors.notify.source import NotifySource
-
-    return NotifySource.build(spec, bag)
-
-
-def _outbox_source(spec: SourceSpec, bag: Bag) -> AnySource:
-    from tidegate.connectors.outbox.source import OutboxSource
-
-    return OutboxSource.build(spec, bag)
-
-
-def _webhook_source(spec: SourceSpec, bag: Bag) -> AnySource:
-    from tidegate.connectors.webhook.source import WebhookSource
-
-    return WebhookSource.build(spec, bag)
-
-
-def _postgres_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.postgres.sink import PostgresSink
-
-    return PostgresSink.build(spec, bag)
-
-
-def _redis_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.redis.sink import RedisSink
-
-    return RedisSink.build(spec, bag)
-
-
-def _file_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.file.sink import FileSink
-
-    return FileSink.build(spec, bag)
-
-
-def _webhook_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.webhook.sink import WebhookSink
-
-    return WebhookSink.build(spec, bag)
-
-
-def _sse_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.sse.sink import SseSink
-
-    return SseSink.build(spec, bag)
-
-
-def _kafka_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.kafka.sink import KafkaSink
-
-    return KafkaSink.build(spec, bag)
-
-
-def _files_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.files.sink import FilesSink
-
-    return FilesSink.build(spec, bag)
-
-
-def _stdout_sink(spec: SinkSpec, bag: Bag) -> Sink:
-    from tidegate.connectors.stdout.sink import StdoutSink
-
-    return StdoutSink.build(spec, bag)
-
-
-SOURCES: dict[str, Callable[[SourceSpec, Bag], AnySource]] = {
-    "FILES": _files_source,
-    "DATAGEN": _datagen_source,
-    "KAFKA": _kafka_source,
-    "POSTGRES": _postgres_source,
-    "NOTIFY": _notify_source,
-    "OUTBOX": _outbox_source,
-    "WEBHOOK": _webhook_source,
-}
-FEEDING = {"KAFKA": False, "POSTGRES": False, "NOTIFY": True, "OUTBOX": True, "WEBHOOK": True}
-"""The connectors whose sources may be without columns, to feed the bus; True: they are always."""
-SINKS: dict[str, Callable[[SinkSpec, Bag], Sink]] = {
-    "FILES": _files_sink,
-    "STDOUT": _stdout_sink,
-    "KAFKA": _kafka_sink,
-    "FILE": _file_sink,
-    "POSTGRES": _postgres_sink,
-    "REDIS": _redis_sink,
-    "SSE": _sse_sink,
-    "WEBHOOK": _webhook_sink,
-}
 
 
 def source(
@@ -147,24 +68,17 @@ def source(
     format: str | None = None,
     span: Span | None = None,
     key: tuple[str, ...] = (),
-) -> AnySource:
-    """The source that `FROM kind (options) [FORMAT format]` asks for, with every option checked."""
+) -> Source:
+    """Build the source of `FROM kind (options) [FORMAT format]`, with every option validated."""
     name = canonical(kind)
-    if name not in SOURCES:
-        raise _no_connector(kind, name, "source", SOURCES, SINKS, span)
-    if not columns and name not in FEEDING:
-        message = f"source {relation} has no columns, and {name} has no events for {BUS}"
-        raise make(
-            "SYNTAX_ERROR", message=message, hint=f"write CREATE SOURCE {relation} (column TYPE, ...)", span=span
-        )
-    if columns and name in FEEDING and FEEDING[name]:
-        message = f"{name} has no columns: what it captures are events of {BUS}"
-        hint = f"write CREATE SOURCE {relation} FROM {name} (...), and read FROM {BUS}"
-        raise make("NOT_SUPPORTED", message=message, hint=hint, span=span)
+    connector = _find(name)
+    if connector is None or connector.source is None:
+        raise _no_connector(kind, name, "source", connector, span)
+    _check_columns(name, relation, columns, connector.columns, span)
     given = list(options)
     bag = Bag(name, given, span)
     spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in given}, _format(bag, kind, format), key)
-    built = SOURCES[name](spec, bag)
+    built = connector.source(spec, bag)
     bag.finish()
     return built
 
@@ -179,38 +93,88 @@ def sink(
     key: tuple[str, ...] = (),
     reads: str = "",
 ) -> Sink:
-    """The sink that `INTO kind (options) [FORMAT format]` asks for, with every option checked. One that reads the bus
-    may say which `channels` it wants; that is not its own affair."""
-    found = _SINK_ALIASES.get(kind.upper()) or canonical(kind)
-    if found not in SINKS:
-        raise _no_connector(kind, found, "sink", SINKS, SOURCES, span)
+    """Build the sink of `INTO kind (options) [FORMAT format]`, with every option validated. The option `channels` of a
+    sink that reads the bus is taken here: the runtime filters events, not the sink."""
+    connector_name = _SINK_ALIASES.get(kind.upper()) or canonical(kind)
+    connector = _find(connector_name)
+    if connector is None or connector.sink is None:
+        raise _no_connector(kind, connector_name, "sink", connector, span)
     given = list(options)
-    bag = Bag(found, given, span)
+    bag = Bag(connector_name, given, span)
     if is_bus(reads):
         bag.take("channels", channel_patterns, "patterns such as 'pgcdc:orders, pgcdc:_view:*'")
     given_options = {key: value for key, value, _ in given}
-    spec = SinkSpec(found, name, columns, given_options, _format(bag, kind, format), key, reads)
-    built = SINKS[found](spec, bag)
+    spec = SinkSpec(connector_name, name, columns, given_options, _format(bag, kind, format), key, reads)
+    built = connector.sink(spec, bag)
     bag.finish()
     return built
 
 
 def channel_patterns(text: str) -> tuple[str, ...]:
-    """`pgcdc:orders, pgcdc:_view:*` as its parts."""
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
+    """Split `pgcdc:orders, pgcdc:_view:*` at its commas."""
+    patterns = tuple(part.strip() for part in text.split(","))
+    if not all(patterns):
         raise ValueError(text)
-    return found
+    return patterns
 
 
 def canonical(kind: str) -> str:
-    """A connector's one name: `filesystem` is FILES, `postgres-cdc` is POSTGRES_CDC."""
+    """Return a connector's one name: `filesystem` is FILES, `postgres-cdc` is POSTGRES."""
     upper = kind.upper().replace("-", "_")
     return _ALIASES.get(upper, upper)
 
 
+def _find(name: str) -> Connector | None:
+    """Return a connector; those of other packages cannot replace one that is built in."""
+    if name in BUILT_IN:
+        return BUILT_IN[name].load()
+    entry = _installed(tuple(sys.path)).get(name)
+    return None if entry is None else _load_entry(name, entry)
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Return the connectors of installed packages by name. Scanning packages takes a while, so once per search path."""
+    return {canonical(entry.name): entry for entry in entry_points(group=GROUP)}
+
+
+def _load(place: str | None) -> Any:
+    return None if place is None else resolve_name(f"tidegate.connectors.{place}")
+
+
+def _load_entry(name: str, entry: EntryPoint) -> Connector:
+    try:
+        connector = entry.load()
+    except (ImportError, AttributeError) as problem:
+        raise _broken(name, entry, str(problem)) from problem
+    if not isinstance(connector, Connector):
+        raise _broken(name, entry, f"it is of type {type(connector).__name__}, not Connector")
+    return connector
+
+
+def _broken(name: str, entry: EntryPoint, reason: str) -> Error:
+    package = entry.dist.name if entry.dist is not None else "its package"
+    return make(
+        "UNKNOWN_CONNECTOR",
+        message=f"connector {name} cannot be loaded from {entry.value}",
+        detail=reason,
+        hint=f"install or update {package}",
+    )
+
+
+def _check_columns(name: str, relation: str, columns: Schema, policy: ColumnPolicy, span: Span | None) -> None:
+    if not columns and policy == "required":
+        message = f"source {relation} has no columns, and {name} has no events for {BUS}"
+        hint = f"write CREATE SOURCE {relation} (column TYPE, ...)"
+        raise make("SYNTAX_ERROR", message=message, hint=hint, span=span)
+    if columns and policy == "none":
+        message = f"{name} has no columns: what it captures are events of {BUS}"
+        hint = f"write CREATE SOURCE {relation} FROM {name} (...), and read FROM {BUS}"
+        raise make("NOT_SUPPORTED", message=message, hint=hint, span=span)
+
+
 def _format(bag: Bag, kind: str, clause: str | None) -> str | None:
-    """FORMAT x, format = 'x' and Flink's 'value.format' = 'x' are the same thing; they may not differ. The connector
+    """Return the format of FORMAT x, format = 'x' or Flink's 'value.format' = 'x', which may not differ. The connector
     upsert-kafka is KAFKA with a format upsert-x."""
     at = bag.span_of("format")
     option = bag.text("format", aliases=("value.format",))
@@ -227,14 +191,18 @@ def _format(bag: Bag, kind: str, clause: str | None) -> str | None:
     return chosen.casefold() if chosen else None
 
 
-def _no_connector(
-    kind: str, name: str, role: str, there: Mapping[str, object], others: Mapping[str, object], span: Span | None
-) -> Error:
-    known = sorted(there)
-    if name in others:
+def _no_connector(kind: str, name: str, role: str, connector: Connector | None, span: Span | None) -> Error:
+    known = _names(role)
+    if connector is not None:
         message = f"{name} cannot be a {role}"
     elif name in _NOT_YET:
         message = f"connector {name} is not built in yet"
     else:
         return make("UNKNOWN_CONNECTOR", name=kind, hint=did_you_mean(name, known, "connectors"), span=span)
     return make("NOT_SUPPORTED", message=message, hint=f"a {role} can be {enumerated(known)}", span=span)
+
+
+def _names(role: str) -> list[str]:
+    """Return the connectors that can be a source or a sink. Those of other packages are not loaded for it."""
+    built_in = [name for name, entry in BUILT_IN.items() if getattr(entry, role) is not None]
+    return sorted({*built_in, *_installed(tuple(sys.path))})

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.core.schema import Schema, names
 from tidegate.errors import Error, Span, make
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate import errors
 from tidegate.catalog.bus import BUS, TIME
 from tidegate.catalog.catalog import Catalog
-from tidegate.connectors.base import Capture, CaptureContext, Captured, Refused, Rows
+from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, RejectedRow, Rows
 from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import TABLES
@@ -51,11 +51,11 @@ class LogIntake:
         }
         return {**found, TABLES: kept}
 
-    def append(self, rows: Sequence[Rows], position: Any, refused: Sequence[Refused] = ()) -> None:
+    def append(self, rows: Sequence[Rows], position: Any, rejected: Sequence[RejectedRow] = ()) -> None:
         log = self._inserts
         with log.lock:
             parts = self._parts(rows)
-            header = {"errors": [list(each) for each in refused]} if refused else None
+            header = {"errors": [list(each) for each in rejected]} if rejected else None
             log.append(parts, header, {self._session: position, TABLES: self._filled(rows)})
 
     def _parts(self, rows: Sequence[Rows]) -> list[Rows]:
@@ -134,7 +134,7 @@ class Captures:
             self._stop(session)
         for intake, capture, _ in self._idle.values():
             intake.stopped.set()
-            _closed(capture)
+            capture.close()
         self._idle.clear()
 
     def check(self) -> None:
@@ -154,16 +154,16 @@ class Captures:
                 if session in self._running:
                     self._stop(session)
                 try:
-                    self._kept(session, sources)[1].forget()
+                    self._kept(session, sources)[1].drop_remote_state()
                 except (OSError, errors.Error) as problem:
                     _log.warning("what %s left at its origin stays there: %s", ", ".join(_names(sources)), problem)
                 self._idle.pop(session)
 
-    def _kept(self, session: str, sources: Sequence[Captured]) -> tuple[LogIntake, Capture]:
+    def _kept(self, session: str, sources: Sequence[CapturedSource]) -> tuple[LogIntake, Capture]:
         """The capture of a session. One that catches up from time to time stays what it is meanwhile."""
         names = _names(sources)
         if session in self._idle and self._idle[session][2] != names:
-            _closed(self._idle.pop(session)[1])
+            self._idle.pop(session)[1].close()
         if session not in self._idle:
             folder = self._folder.root / "captures" / session.rpartition(":")[2]
             folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ class Captures:
         intake, capture, thread, _ = self._running.pop(session)
         intake.stopped.set()
         thread.join()
-        _closed(capture)
+        capture.close()
         self.failures.pop(session, None)
 
     def _run(self, session: str, intake: LogIntake, capture: Capture) -> None:
@@ -214,11 +214,5 @@ class Captures:
             self._log.arrived.notify_all()
 
 
-def _names(sources: Sequence[Captured]) -> tuple[str, ...]:
+def _names(sources: Sequence[CapturedSource]) -> tuple[str, ...]:
     return tuple(source.spec.relation for source in sources)
-
-
-def _closed(capture: Capture) -> None:
-    close = getattr(capture, "close", None)
-    if close is not None:
-        close()

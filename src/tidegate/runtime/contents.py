@@ -13,7 +13,7 @@ from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.system import PREFIX
 from tidegate.circuit.build import uses_bus
-from tidegate.connectors.base import Rows
+from tidegate.connectors.contract import Rows
 from tidegate.core import zset
 from tidegate.core.arrow_types import arrow_type
 from tidegate.core.columns import WEIGHT

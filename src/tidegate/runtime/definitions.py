@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidegate import circuit
 from tidegate.bind.events import DEFAULT_IDLE, OF_VIEW
 from tidegate.catalog import Catalog
 from tidegate.catalog.bus import BUS, RESULTS
 from tidegate.circuit.model import Circuit
-from tidegate.connectors.base import Source
+from tidegate.connectors.contract import StreamSource
 from tidegate.core.durations import parse_micros
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.event_results import ReturningView
-from tidegate.runtime.sources import is_captured, is_polled, source_of
+from tidegate.runtime.sources import source_of
 from tidegate.spark.connection import SparkConnection
 from tidegate.storage.ledger import Ledger
 from tidegate.storage.step_log import StepLog
@@ -91,11 +91,7 @@ def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
 
     relations = [catalog.get(item.relation) for item in built.inputs]
     connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
-    sources = {
-        name: cast(Source, source)
-        for name, source in connected.items()
-        if not is_polled(source) and not is_captured(source)
-    }
+    sources = {name: source for name, source in connected.items() if isinstance(source, StreamSource)}
     first = ledger.first_entries()
     fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.name not in sources}
     begun = {

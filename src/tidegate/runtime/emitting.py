@@ -8,7 +8,7 @@ from tidegate import bind, errors
 from tidegate.bind.analyzer import Analyzer
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
-from tidegate.connectors.base import Sink
+from tidegate.connectors.contract import Sink
 from tidegate.core.durations import parse_micros
 from tidegate.plan import IntervalJoin, Node, View, WindowAggregate, walk
 from tidegate.sql import parse
@@ -47,15 +47,15 @@ def with_forced_emit(
 ) -> Relation:
     """The sink's entry, with the strategy that it forces on a view which says none: a sink that only takes insertions
     gets closed windows, one that takes every change gets every change."""
-    if sink.takes == "upsert" or relation.changes == "append" or statement.relation is None:
+    if sink.abilities.accepts == "upsert" or relation.changes == "append" or statement.relation is None:
         return relation
     view = catalog.get(statement.relation.text)
     declared = parse(view.sql).statements[0] if view.kind == "view" else None
     if not isinstance(declared, s.CreateView) or declared.query.emit is not None:
         return relation
-    if sink.takes == "changelog" and view.emit != "on_watermark":
+    if sink.abilities.accepts == "changelog" and view.emit != "on_watermark":
         return relation
-    if sink.takes == "append" and _fires_early(bind.definition(view, catalog, analyzer).plan):
+    if sink.abilities.accepts == "append" and _fires_early(bind.definition(view, catalog, analyzer).plan):
         raise errors.make(
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} in append mode takes only insertions, and {view.name} takes early results back",
@@ -63,7 +63,7 @@ def with_forced_emit(
             hint="leave EARLY_FIRE out, or write mode = 'changelog' to get every change with its op",
             span=statement.connector.span,
         )
-    forced = "on_window_close" if sink.takes == "append" else "changes"
+    forced = "on_window_close" if sink.abilities.accepts == "append" else "changes"
     try:
         bound = bind.forced_view(relation.name, view, bind.Extras(forced=forced), catalog, analyzer)
     except errors.Error as error:

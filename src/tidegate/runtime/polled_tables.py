@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
-from tidegate.connectors.base import Refreshed
+from tidegate.connectors.contract import PolledSource
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.schema import names
 from tidegate.runtime.contents import Contents, frame_of, schema_of
@@ -91,15 +91,15 @@ class PolledTables:
         waits = [
             0.0 if (last := known.get(relation.name)) is None else max(0.0, (last.time_us + period - now) / 1e6)
             for relation, source in self._polled()
-            if (period := source.refresh_every) is not None
+            if (period := source.poll_interval_us) is not None
         ]
         return min(waits, default=None)
 
-    def _polled(self) -> list[tuple[Relation, Refreshed]]:
+    def _polled(self) -> list[tuple[Relation, PolledSource]]:
         found = ((relation, polled_source(relation)) for relation in self._catalog.value.of_kind("table"))
         return [(relation, source) for relation, source in found if source is not None]
 
-    def _read(self, relation: Relation, source: Refreshed) -> None:
+    def _read(self, relation: Relation, source: PolledSource) -> None:
         """Append what has changed, in one entry: rows that are gone are deleted, rows that differ are written. Rows
         that cannot be decoded are errors of that step, unless the last reading had the same ones."""
         read = frame_of(source.content(self._spark.session))
@@ -149,8 +149,8 @@ class _Poller:
                 self._stopped.wait(RETRY_SECONDS)
 
 
-def _is_due(source: Refreshed, last_us: int, now_us: int) -> bool:
-    return source.refresh_every is not None and now_us - last_us >= source.refresh_every
+def _is_due(source: PolledSource, last_us: int, now_us: int) -> bool:
+    return source.poll_interval_us is not None and now_us - last_us >= source.poll_interval_us
 
 
 def _rejected(relation: Relation, bad: pl.DataFrame) -> tuple[list[list[str]], str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
 from tidegate.catalog.bus import BUS, EVENTS
-from tidegate.connectors.base import Source
+from tidegate.connectors.contract import StreamSource
 from tidegate.connectors.webhook.letters import dead_letters
 from tidegate.core.arrow_types import arrow_schema
 from tidegate.runtime.batch import Batch
@@ -228,7 +228,7 @@ class Runtime:
         return [letter for folder in sorted(self.folder.sinks.glob("*")) for letter in dead_letters(folder)]
 
 
-def _check_bounded(sources: Mapping[str, Source]) -> None:
+def _check_bounded(sources: Mapping[str, StreamSource]) -> None:
     """What runs once has to end."""
     for relation, source in sources.items():
         if not source.bounded:

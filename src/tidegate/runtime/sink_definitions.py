@@ -7,11 +7,8 @@ from tidegate.catalog.bus import is_bus
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.build import own_rows
 from tidegate.connectors import registry
-from tidegate.connectors.base import Sink
+from tidegate.connectors.contract import Sink
 from tidegate.sql import statements as s
-
-_MODE = "mode = 'changelog'"
-_EVERY_CHANGE = {"KAFKA": "format = 'debezium', 'upsert' or 'ops'"}
 
 
 def build(relation: Relation) -> Sink:
@@ -39,16 +36,17 @@ def visible_key(relation: Relation) -> tuple[str, ...]:
 def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
     """A sink never gets what it cannot apply: refused when it is created."""
     read = statement.name.text if statement.relation is None else statement.relation.text
-    if sink.takes == "append" and relation.changes != "append":
+    able = sink.abilities
+    if able.accepts == "append" and relation.changes != "append":
         raise errors.make(
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} in append mode takes only insertions, and {read} also changes rows",
             detail=f"the changelog kind of {read} is {relation.changes}",
-            hint=f"write {_EVERY_CHANGE.get(sink.spec.kind, _MODE)} to get every change with its op, or a view with"
+            hint=f"write {able.changelog_option} to get every change with its op, or a view with"
             " EMIT ON WINDOW CLOSE or EMIT FINAL, whose rows only ever come",
             span=statement.connector.span,
         )
-    if sink.takes == "upsert" and relation.key is None:
+    if able.needs_key and relation.key is None:
         raise errors.make(
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} replaces rows by their key, and {read} has none",

@@ -18,7 +18,7 @@ from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.build import own_rows
-from tidegate.connectors.base import BrokenOff, ReaderGone, Sink, SinkContext
+from tidegate.connectors.contract import Interrupted, OutputClosed, RetryAfter, Sink, SinkContext
 from tidegate.core.arrow_types import arrow_schema
 from tidegate.formats.events import matching
 from tidegate.runtime.sink_definitions import build, patterns_of
@@ -122,9 +122,7 @@ class Sinks:
     def _break_off(self) -> None:
         for running in list(self._running.values()):
             running.context.ending.set()
-            interrupt = getattr(running.sink, "interrupt", None)
-            if interrupt is not None:
-                interrupt()
+            running.sink.interrupt()
 
     def check(self) -> None:
         """Raises what no sink should ever raise."""
@@ -165,8 +163,8 @@ class Sinks:
     def dead_letters(self) -> dict[str, int]:
         """What sinks that put aside what they cannot deliver have put aside since the start."""
         with self._lock:
-            found = {name: getattr(running.sink, "dead_letters", None) for name, running in self._running.items()}
-        return {name: count for name, count in found.items() if count is not None}
+            sinks = {name: running.sink for name, running in self._running.items()}
+        return {name: sink.dead_letter_count() for name, sink in sinks.items() if sink.abilities.dead_letters}
 
     def retrying(self) -> bool:
         """Whether there is a sink that failed and will be through with it sooner or later."""
@@ -236,9 +234,9 @@ class Sinks:
             if not running.is_open:
                 self._open(running)
             self._catch_up(running)
-        except BrokenOff:
+        except Interrupted:
             pass
-        except ReaderGone:
+        except OutputClosed:
             running.due = math.inf
             raise
         except OSError as error:
@@ -252,8 +250,8 @@ class Sinks:
                 print(f"sink {name} goes on after step {running.done}", file=sys.stderr)
 
     def _put_off(self, name: str, running: Running, reason: str, error: Exception) -> None:
-        """A sink may know by itself how long to rest: its error has a `pause`, in seconds."""
-        known: float | None = getattr(error, "pause", None)
+        """Schedules the next attempt: after the pause that the sink asks for, or with exponential backoff."""
+        known = error.pause if isinstance(error, RetryAfter) else None
         running.gives_up = known is not None
         running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE) if known is None else known
         running.due = self._now() + running.pause

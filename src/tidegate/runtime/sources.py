@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TypeGuard
 
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
-from tidegate.connectors.base import AnySource, Captured, Refreshed
+from tidegate.connectors.contract import CapturedSource, PolledSource, Source
 
 
-def source_of(relation: Relation) -> AnySource:
+def source_of(relation: Relation) -> Source:
     """The connector of a relation that has one. Key columns may be NULL here: such rows are rejected by the table."""
     assert relation.connector is not None
     note = relation.connector
@@ -22,30 +21,20 @@ def source_of(relation: Relation) -> AnySource:
     return registry.source(note.kind, relation.name, columns, options, note.format, key=key)
 
 
-def is_polled(source: AnySource) -> TypeGuard[Refreshed]:
-    """True if the table is read as a whole, through the insert log, instead of streamed."""
-    return isinstance(source, Refreshed) and source.refreshed
-
-
-def is_captured(source: AnySource) -> TypeGuard[Captured]:
-    """True if the driver follows the source by itself instead of Spark."""
-    return isinstance(source, Captured) and source.captured
-
-
-def polled_source(relation: Relation) -> Refreshed | None:
+def polled_source(relation: Relation) -> PolledSource | None:
     """The connector of a table that is polled; None for any other relation."""
     if relation.connector is None:
         return None
     source = source_of(relation)
-    return source if is_polled(source) else None
+    return source if isinstance(source, PolledSource) else None
 
 
-def capture_sessions(catalog: Catalog) -> dict[str, list[Captured]]:
+def capture_sessions(catalog: Catalog) -> dict[str, list[CapturedSource]]:
     """The captured relations of a catalog by the name under which their session keeps its source position."""
-    sessions: dict[str, list[Captured]] = {}
+    sessions: dict[str, list[CapturedSource]] = {}
     for relation in catalog.of_kind("source", "table"):
         source = None if relation.connector is None else source_of(relation)
-        if source is not None and is_captured(source):
+        if isinstance(source, CapturedSource):
             digest = hashlib.sha256(source.session.encode()).hexdigest()[:16]
             sessions.setdefault(f"capture:{digest}", []).append(source)
     return sessions

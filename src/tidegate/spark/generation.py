@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.circuit.model import Branch, Circuit, Input
-from tidegate.connectors.base import Source
+from tidegate.connectors.contract import StreamSource
 from tidegate.core.files import write_atomically
 from tidegate.core.schema import Schema
 from tidegate.spark import blocks
@@ -34,7 +34,7 @@ class Wanted:
     relation was created, and the `idle_timeout` of those that have one, in microseconds."""
 
     circuit: Circuit
-    sources: Mapping[str, Source]
+    sources: Mapping[str, StreamSource]
     fed: Mapping[str, int]
     fingerprint: str
     logged: frozenset[str] = frozenset()

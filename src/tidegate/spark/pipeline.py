@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate import errors
 from tidegate.circuit.model import Circuit
-from tidegate.connectors.base import FileNames, Remote, Sharded, Source, SourceContext
+from tidegate.connectors.contract import ParquetFiles, Partitioned, Remote, SourceContext, StreamSource
 from tidegate.core.columns import WEIGHT
 from tidegate.core.files import write_atomically
 from tidegate.core.schema import Schema
@@ -411,7 +411,8 @@ class Pipeline:
         known = self.log.header(self.log.last()).frontiers
         now = time.time_ns() // 1000 if self.wall else self.clock()["time"]
         frontiers = (Frontiers() if known is None else Frontiers.from_json(known)).begun(wanted.idle, now)
-        sharded = {name: each.shard_idle for name, each in wanted.sources.items() if isinstance(each, Sharded)}
+        partitioned = {name: each for name, each in wanted.sources.items() if isinstance(each, Partitioned)}
+        sharded = {name: each.partition_idle_us for name, each in partitioned.items()}
         keeper = self._keeper = LineKeeper(self.spark, generation.circuit, frontiers, wanted.idle, sharded)
         if self.clock().get("ended") and not frontiers.ending:
             keeper.end()
@@ -466,13 +467,14 @@ class Pipeline:
             frames.append(self._packed(source, relation, context, lowering))
         return reduce(DataFrame.unionByName, frames)
 
-    def _packed(self, source: Source, relation: str, context: SourceContext, lowering: Lowering) -> DataFrame:
+    def _packed(self, source: StreamSource, relation: str, context: SourceContext, lowering: Lowering) -> DataFrame:
         """A connector's rows as blocks: by way of Spark SQL, or read by the workers themselves where that will do."""
-        reading = lowering.reading(relation, source.spec.columns) if isinstance(source, FileNames) else None
-        names = source.paths(self.spark, context) if reading is not None and isinstance(source, FileNames) else None
-        if reading is None or names is None:
-            return lowering.pack_source(source.stream(self.spark, context), relation)
-        return lowering.pack_files(names, reading)
+        if isinstance(source, ParquetFiles):
+            reading = lowering.reading(relation, source.spec.columns)
+            files = None if reading is None else source.new_files(self.spark, context)
+            if reading is not None and files is not None:
+                return lowering.pack_files(files, reading)
+        return lowering.pack_source(source.stream(self.spark, context), relation)
 
     def _feed(self, generation: Generation, lowering: Lowering) -> DataFrame:
         circuit = generation.circuit
@@ -527,7 +529,8 @@ class Pipeline:
     def _away(self, text: str) -> bool:
         """Whether a source's other end is away: then a pipeline that runs on goes on when it is back."""
         assert self._launched is not None
-        return any(isinstance(each, Remote) and each.away(text) for each in self._launched[1].sources.values())
+        sources = self._launched[1].sources.values()
+        return any(each.is_connection_failure(text) for each in sources if isinstance(each, Remote))
 
     def _explained(self, text: str) -> errors.Error:
         wanted = self._launched[1] if self._launched else None

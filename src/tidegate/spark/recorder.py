@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidegate.circuit.model import Output
-from tidegate.connectors.base import Sharded
+from tidegate.connectors.contract import Partitioned
 from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
 from tidegate.kernels.api import Clock
@@ -132,9 +132,9 @@ class Recorder:
         """The partitions of every source that has some."""
         found = zip(self._sources.items(), self._offsets(batch), strict=True)
         return {
-            relation: source.shards(offset)
+            relation: source.partitions_at(offset)
             for (relation, source), offset in found
-            if isinstance(source, Sharded) and offset != NO_OFFSET
+            if isinstance(source, Partitioned) and offset != NO_OFFSET
         }
 
     def _loaded(self, step: int) -> dict[str, int]:

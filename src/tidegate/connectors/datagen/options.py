@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.datagen.fields import Field, generator
 from tidegate.connectors.datagen.generators import Generator
 from tidegate.core.arrow_types import arrow_type

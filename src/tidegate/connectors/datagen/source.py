@@ -17,13 +17,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from tidegate.connectors.base import Position, SourceContext, SourceSpec
+from tidegate.connectors.contract import Position, SourceContext, SourceSpec, StreamSource
 from tidegate.connectors.datagen.options import Plan, plan
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.quoting import identifier
 from tidegate.core.schema import Column
-from tidegate.errors import Error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,14 +34,13 @@ _WORTH_SPLITTING = 20_000
 
 
 @dataclass(frozen=True)
-class DatagenSource:
+class DatagenSource(StreamSource):
     """Row i is the same for the same seed, whatever the steps and restarts.
 
     `rows_per_second` goes by the wall clock, one second's rows at a time, so that a pipeline is idle in between. The
     time that a pipeline was down is not made up for. A pipeline that runs once ignores the rate.
     """
 
-    spec: SourceSpec
     plan: Plan
 
     @classmethod
@@ -72,9 +70,6 @@ class DatagenSource:
         if offset is None:
             return start or {"row": 0}
         return {"row": int(json.loads(offset)["row"])}
-
-    def failure(self, text: str) -> Error | None:
-        return None
 
 
 class DatagenDataSource(DataSource):

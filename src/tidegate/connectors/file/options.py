@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.core.options import Bag, checked_format, parse_size
 from tidegate.errors import make
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.file import record
 from tidegate.connectors.file.options import WriteOptions, write_options
 from tidegate.connectors.file.record import Record
@@ -18,15 +18,13 @@ from tidegate.connectors.stdout.sink import lines
 from tidegate.core.durable import sync_folder
 from tidegate.core.options import Bag
 from tidegate.errors import make
-from tidegate.traits.kind import Kind
 
 
 @dataclass
-class FileSink:
+class FileSink(Sink):
     """A step counts once the record beside the file has its number and the file's length after it. What is beyond that
     length when a step is written is of a step that was broken off, and is cut away."""
 
-    spec: SinkSpec
     options: WriteOptions
     now: Callable[[], float] = time.time
     _record: Record | None = None
@@ -36,8 +34,8 @@ class FileSink:
         return cls(spec, write_options(spec, bag))
 
     @property
-    def takes(self) -> Kind:
-        return "changelog"
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities("changelog")
 
     def open(self, context: SinkContext) -> None:
         path = self.options.path

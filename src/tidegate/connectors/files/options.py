@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from tidegate.connectors.base import SinkSpec, SourceSpec
+from tidegate.connectors.contract import SinkSpec, SourceSpec
 from tidegate.core.options import Bag, checked_format
 from tidegate.errors import Span, make
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidegate.connectors.base import Position
+from tidegate.connectors.contract import Position
 
 _BATCH_FILE = re.compile(r"(\d+)(\.compact)?$")
 

@@ -11,24 +11,22 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.files.options import WriteOptions, write_options
 from tidegate.connectors.files.writing import write_rows
 from tidegate.core.durable import write_atomically
 from tidegate.core.options import Bag
 from tidegate.core.schema import names
 from tidegate.errors import Span, make
-from tidegate.traits.kind import Kind
 
 _ADDED = ("op", "weight", "step")
 
 
 @dataclass
-class FilesSink:
+class FilesSink(Sink):
     """A file is named by its step, so a repeated step replaces its own file. The folder is the record of what was
     written; a marker in it says whose it is."""
 
-    spec: SinkSpec
     options: WriteOptions
     prefix: str = ""
 
@@ -41,8 +39,8 @@ class FilesSink:
         return cls(spec, options)
 
     @property
-    def takes(self) -> Kind:
-        return self.options.mode
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities(self.options.mode)
 
     def open(self, context: SinkContext) -> None:
         self.prefix = quote(context.name, safe="") + "-"

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from tidegate.connectors.base import Position, SourceContext, SourceSpec
+from tidegate.connectors.contract import ParquetFiles, Position, SourceContext, SourceSpec, StreamSource
 from tidegate.connectors.files.malformed import CORRUPT, error_text, row_text
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.connectors.files.positions import consumed
@@ -44,7 +44,7 @@ _REASONS = (
 
 
 @dataclass(frozen=True)
-class FilesSource:
+class FilesSource(StreamSource, ParquetFiles):
     """Every file of a folder is read once; a step reads the files that are new, oldest first.
 
     Malformed rows of CSV and JSON come out as errors. A file that cannot be read at all (a broken parquet file, a
@@ -52,16 +52,11 @@ class FilesSource:
     replaced.
     """
 
-    spec: SourceSpec
     options: ReadOptions
 
     @classmethod
     def build(cls, spec: SourceSpec, bag: Bag) -> FilesSource:
         return cls(spec, read_options(spec, bag))
-
-    @property
-    def bounded(self) -> bool:
-        return True
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
         self._prepare(spark)
@@ -73,7 +68,7 @@ class FilesSource:
         error, raw = self._error_columns()
         return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
 
-    def paths(self, spark: SparkSession, context: SourceContext) -> DataFrame | None:
+    def new_files(self, spark: SparkSession, context: SourceContext) -> DataFrame | None:
         """Spark's own file stream again, so that files are found, remembered and counted the same way, but of names
         only: as binary files whose content nobody asks for."""
         if self.options.format != "parquet" or "://" in self.options.folder.removeprefix("file://"):

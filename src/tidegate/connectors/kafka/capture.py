@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import CaptureContext, Intake, Refused, SourceSpec
+from tidegate.connectors.contract import Capture, CaptureContext, Intake, RejectedRow, SourceSpec
 from tidegate.connectors.kafka.consumer import Partition, TopicReader
 from tidegate.connectors.kafka.options import ReadOptions
 from tidegate.connectors.kafka.records import Reader
@@ -41,7 +41,7 @@ def bus_options(spec: SourceSpec, bag: Bag) -> BusOptions:
     return BusOptions(bag.text("channel"), format.startswith("debezium"))
 
 
-class KafkaCapture:
+class KafkaCapture(Capture):
     """Offsets are on record together with the events they lie behind, so each record is an event just once. No consumer
     group has a say in it."""
 
@@ -63,9 +63,6 @@ class KafkaCapture:
             while not intake.stopped.is_set():
                 self._until(topics, intake, behind, _after(LOOK_SECONDS))
                 topics.add_new()
-
-    def forget(self) -> None:
-        """Nothing is left at the brokers."""
 
     def metrics(self) -> Mapping[str, float]:
         with self._guard:
@@ -91,31 +88,31 @@ class KafkaCapture:
                 return
 
     def _take(self, messages: Sequence[Any], intake: Intake, behind: Offsets) -> None:
-        events, refused = self._events(messages)
+        events, rejected = self._events(messages)
         for message in messages:
             behind[(message.topic(), message.partition())] = message.offset() + 1
-        intake.append([(BUS, rows_of(events), 1)] if events else [], to_json(behind), refused)
+        intake.append([(BUS, rows_of(events), 1)] if events else [], to_json(behind), rejected)
         with self._guard:
             self._count += len(messages)
 
-    def _events(self, messages: Iterable[Any]) -> tuple[list[Event], list[Refused]]:
-        events, refused, now = list[Event](), list[Refused](), self._context.now()
+    def _events(self, messages: Iterable[Any]) -> tuple[list[Event], list[RejectedRow]]:
+        events, rejected, now = list[Event](), list[RejectedRow](), self._context.now()
         for message in messages:
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             try:
                 event = self._records.event(topic, partition, offset, message.key(), message.value(), now)
             except ValueError as problem:
                 place = f"topic {topic} partition {partition} offset {offset}"
-                refused.append(self._refused(f"{place}: {problem}", message.value()))
+                rejected.append(self._rejected(f"{place}: {problem}", message.value()))
                 continue
             if event is not None:
                 events.append(event)
-        return events, refused
+        return events, rejected
 
-    def _refused(self, reason: str, value: bytes | None) -> Refused:
+    def _rejected(self, reason: str, value: bytes | None) -> RejectedRow:
         relation = self._spec.relation
         said = make("MALFORMED_ROW", relation=relation, problem=reason).message
-        return relation, "MALFORMED_ROW", said, (value or b"").decode("utf-8", "replace")[:_SHOWN]
+        return RejectedRow(relation, "MALFORMED_ROW", said, (value or b"").decode("utf-8", "replace")[:_SHOWN])
 
     def _measure(self, lag: int) -> None:
         with self._guard:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink_options import WriteOptions, write_options
 from tidegate.connectors.kafka.transactions import Connection, check_settings
 from tidegate.core.durable import LastStep
@@ -15,15 +15,13 @@ from tidegate.core.options import Bag
 from tidegate.errors import make
 from tidegate.formats.base import Encoder, Layout
 from tidegate.formats.names import encoder
-from tidegate.traits.kind import Kind
 
 
 @dataclass
-class KafkaSink:
+class KafkaSink(Sink):
     """Kafka itself records the last step, in the transaction that wrote it. Brokers forget such records of sinks that
     had nothing to write for a week, so there is one more in a file; the later one counts."""
 
-    spec: SinkSpec
     options: WriteOptions
     encoder: Encoder
     _connection: Connection | None = None
@@ -48,8 +46,9 @@ class KafkaSink:
         return cls(spec, options, made)
 
     @property
-    def takes(self) -> Kind:
-        return self.encoder.takes
+    def abilities(self) -> SinkAbilities:
+        accepts = self.encoder.takes
+        return SinkAbilities(accepts, accepts == "upsert", changelog_option="format = 'debezium', 'upsert' or 'ops'")
 
     def open(self, context: SinkContext) -> None:
         self._owner, self._last = context.owner, LastStep(context.folder, context.owner)

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Capture, CaptureContext, Captured, Position, SourceContext, SourceSpec
+from tidegate.connectors.contract import (
+    Capture,
+    CaptureContext,
+    CapturedSource,
+    Partitioned,
+    PolledSource,
+    Position,
+    Remote,
+    Source,
+    SourceContext,
+    SourceSpec,
+    StreamSource,
+)
 from tidegate.connectors.kafka import jars
 from tidegate.connectors.kafka.capture import BusOptions, KafkaCapture, bus_options
 from tidegate.connectors.kafka.client import partitions
@@ -35,98 +47,138 @@ _LARGE_FETCHES = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.
 cost more than the records do."""
 _LOST = re.compile(r"(Some data may have been lost|Partition .*offset was changed|KAFKA_DATA_LOSS|OffsetOutOfRange)")
 _GONE = re.compile(r"(UnknownTopicOrPartition|does not host this topic-partition|InvalidTopicException)")
-_AWAY = re.compile(
+_UNREACHABLE = re.compile(
     r"(TimeoutException: (?:Timed out|Timeout)|Failed to create new KafkaAdminClient|No resolvable bootstrap)"
 )
 _DENIED = re.compile(r"(SaslAuthenticationException|AuthorizationException|SslAuthenticationException)[^\n]*")
 
 
+def build(spec: SourceSpec, bag: Bag) -> Source:
+    """Build a source without columns as events, a table that is not followed as polled, anything else as a stream."""
+    options = read_options(bag, table=bool(spec.key))
+    if not spec.columns:
+        return KafkaEvents(spec, options, bus_options(spec, bag))
+    fields = metadata(spec.columns, bag)
+    carried = tuple(column for column in spec.columns if column.name not in fields)
+    made = decoder(Layout(spec.relation, carried, spec.key), spec.format, bag, keyed=bool(spec.key))
+    topics = Topics(spec, options, made, fields)
+    return KafkaStream(spec, topics) if options.refresh == "cdc" else KafkaTable(spec, topics)
+
+
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaStream(StreamSource, Partitioned, Remote):
     """Every record is read once; a step reads what is new in every partition.
 
-    A table's first step has the whole topic up to its end at that moment: its snapshot. Rows of a step that come on
-    streams are joined after the table's own changes, so no row is ever joined with half a table. A source without
-    columns feeds the bus: Spark has no part in that.
+    A table's first step has the whole topic up to its end at that moment: its snapshot. Ops apply a step's table
+    changes before its stream rows, so no row is ever joined with half a table.
     """
 
-    spec: SourceSpec
-    options: ReadOptions
-    decoder: Decoder | None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    bus: BusOptions | None = None
-
-    @classmethod
-    def build(cls, spec: SourceSpec, bag: Bag) -> KafkaSource:
-        options = read_options(bag, table=bool(spec.key))
-        if not spec.columns:
-            return cls(spec, options, None, bus=bus_options(spec, bag))
-        around = metadata(spec.columns, bag)
-        carried = tuple(column for column in spec.columns if column.name not in around)
-        layout = Layout(spec.relation, carried, spec.key)
-        return cls(spec, options, decoder(layout, spec.format, bag, keyed=bool(spec.key)), around)
+    topics: Topics
 
     @property
-    def bounded(self) -> bool:
-        return True
+    def partition_idle_us(self) -> int:
+        return round(self.topics.options.partition_idle.total_seconds() * 1_000_000)
 
-    @property
-    def captured(self) -> bool:
-        return self.bus is not None
-
-    @property
-    def session(self) -> str:
-        """Each source reads for itself."""
-        return f"kafka {self.spec.relation}"
-
-    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
-        assert self.bus is not None and not others
-        return KafkaCapture(self.spec, self.options, self.bus, context)
-
-    @property
-    def refreshed(self) -> bool:
-        return self.options.refresh != "cdc"
-
-    @property
-    def refresh_every(self) -> int | None:
-        return None
-
-    @property
-    def shard_idle(self) -> int:
-        return round(self.options.partition_idle.total_seconds() * 1_000_000)
-
-    def shards(self, offset: str) -> list[str]:
+    def partitions_at(self, offset: str) -> list[str]:
         return [f"{topic}-{number}" for topic, parts in json.loads(offset).items() for number in parts]
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
-        jars.ensure(spark)
-        self._check()
-        reader = spark.readStream.format("kafka").options(**self._settings(), **self._starting(context.start))
-        if self.options.max_rows_per_step is not None:
-            reader = reader.option("maxOffsetsPerTrigger", str(self.options.max_rows_per_step))
-        return self._rows(reader.load())
-
-    def content(self, spark: SparkSession) -> pa.Table:
-        """All that is in the topics now."""
-        jars.ensure(spark)
-        self._check()
-        reader = spark.read.format("kafka").options(**self._settings())
-        frame = self._rows(reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load())
-        try:
-            return frame.toArrow()
-        except Exception as failure:
-            known = self.failure(str(failure))
-            if known is None:
-                raise
-            raise known from None
+        self.topics.prepare(spark)
+        reader = spark.readStream.format("kafka").options(**self.topics.settings(), **self._starting(context.start))
+        limit = self.topics.options.max_rows_per_step
+        if limit is not None:
+            reader = reader.option("maxOffsetsPerTrigger", str(limit))
+        return self.topics.rows(reader.load())
 
     def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
         return {"offsets": json.loads(offset)} if offset is not None else dict(start or {"offsets": None})
 
     def failure(self, text: str) -> Error | None:
-        told = self.decoder.failure(text) if self.decoder is not None else None
-        if told is not None:
-            return told
+        return self.topics.failure(text)
+
+    def is_connection_failure(self, text: str) -> bool:
+        return _UNREACHABLE.search(text) is not None
+
+    def reachable(self) -> bool:
+        try:
+            partitions(self.topics.options)
+        except Error:
+            return False
+        return True
+
+    def _starting(self, position: Position | None) -> dict[str, str]:
+        """Return the options that say where Spark begins under a new checkpoint."""
+        if position is not None and position["offsets"] is not None:
+            return {"startingOffsets": json.dumps(self._with_new_partitions(position["offsets"]))}
+        start = self.topics.options.start
+        if start.word == "timestamp":
+            return {"startingTimestamp": str(start.time_ms), "startingOffsetsByTimestampStrategy": "latest"}
+        if start.word == "offsets":
+            return {"startingOffsets": json.dumps(self._with_new_partitions(json.loads(start.offsets or "{}")))}
+        return {"startingOffsets": start.word}
+
+    def _with_new_partitions(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """Add the partitions that are new, from their beginning: Spark requires an offset for every partition."""
+        found = {topic: dict(parts) for topic, parts in offsets.items()}
+        for topic, numbers in (partitions(self.topics.options) or {}).items():
+            found[topic] = {str(number): found.get(topic, {}).get(str(number), -2) for number in numbers}
+        return found
+
+
+@dataclass(frozen=True)
+class KafkaTable(PolledSource):
+    """The table that all records of a topic make, read from beginning to end each time."""
+
+    topics: Topics
+
+    def content(self, spark: SparkSession) -> pa.Table:
+        self.topics.prepare(spark)
+        reader = spark.read.format("kafka").options(**self.topics.settings())
+        frame = reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+        try:
+            return self.topics.rows(frame).toArrow()
+        except Exception as failure:
+            known = self.topics.failure(str(failure))
+            if known is None:
+                raise
+            raise known from None
+
+
+@dataclass(frozen=True)
+class KafkaEvents(CapturedSource):
+    """Records as events of the bus, read by the driver's own consumer. Each source reads for itself."""
+
+    options: ReadOptions
+    bus: BusOptions
+
+    @property
+    def session(self) -> str:
+        return f"kafka {self.spec.relation}"
+
+    def capture(self, others: Sequence[CapturedSource], context: CaptureContext) -> Capture:
+        assert not others
+        return KafkaCapture(self.spec, self.options, self.bus, context)
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics of one relation: how Spark reads them, and how records become rows."""
+
+    spec: SourceSpec
+    options: ReadOptions
+    decoder: Decoder
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Load Kafka's jars, and reject topics that do not exist."""
+        jars.ensure(spark)
+        self._check()
+
+    def failure(self, text: str) -> Error | None:
+        """Return the error to show for a step that failed with this text, or None if it is not known."""
+        known = self.decoder.failure(text)
+        if known is not None:
+            return known
         relation, where = self.spec.relation, self._where
         if _LOST.search(text):
             return make(
@@ -143,7 +195,7 @@ class KafkaSource:
                 message=f"Kafka refused {relation}: {found[0][:200]}",
                 hint="check the kafka.security.* and kafka.sasl.* options",
             )
-        if _AWAY.search(text):
+        if _UNREACHABLE.search(text):
             return make(
                 "PIPELINE_FAILED",
                 message=f"no Kafka broker answers at {self.options.brokers}",
@@ -151,18 +203,8 @@ class KafkaSource:
             )
         return None
 
-    def away(self, text: str) -> bool:
-        return _AWAY.search(text) is not None
-
-    def reachable(self) -> bool:
-        try:
-            partitions(self.options)
-        except Error:
-            return False
-        return True
-
     def _check(self) -> None:
-        """Spark would take minutes to say that there is no broker or no topic."""
+        """Spark would take minutes to report a missing broker or topic."""
         found = partitions(self.options)
         missing = [topic for topic in self.options.topics if found is not None and topic not in found]
         if missing:
@@ -176,7 +218,8 @@ class KafkaSource:
         chosen = self.options
         return f"topics like {chosen.pattern}" if chosen.pattern else f"topic {', '.join(chosen.topics)}"
 
-    def _settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str]:
+        """Return the options of Spark's Kafka reader."""
         chosen = self.options
         settings = {
             "kafka.bootstrap.servers": chosen.brokers,
@@ -191,25 +234,8 @@ class KafkaSource:
             settings["includeHeaders"] = "true"
         return settings | {f"kafka.{name}": value for name, value in chosen.client.items()}
 
-    def _starting(self, position: Position | None) -> dict[str, str]:
-        """Where Spark begins under a new checkpoint."""
-        if position is not None and position["offsets"] is not None:
-            return {"startingOffsets": json.dumps(self._with_new_partitions(position["offsets"]))}
-        start = self.options.start
-        if start.word == "timestamp":
-            return {"startingTimestamp": str(start.time_ms), "startingOffsetsByTimestampStrategy": "latest"}
-        if start.word == "offsets":
-            return {"startingOffsets": json.dumps(self._with_new_partitions(json.loads(start.offsets or "{}")))}
-        return {"startingOffsets": start.word}
-
-    def _with_new_partitions(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-        """Spark wants an offset for every partition: those that were not there yet are read from their beginning."""
-        found = {topic: dict(parts) for topic, parts in offsets.items()}
-        for topic, numbers in (partitions(self.options) or {}).items():
-            found[topic] = {str(number): found.get(topic, {}).get(str(number), -2) for number in numbers}
-        return found
-
-    def _rows(self, records: DataFrame) -> DataFrame:
+    def rows(self, records: DataFrame) -> DataFrame:
+        """Decode records into rows, with the columns of `StreamSource.stream`."""
         carried = [
             f"key AS {KEY}",
             f"value AS {VALUE}",
@@ -222,7 +248,6 @@ class KafkaSource:
             carried.append("headers AS `__headers`")
         if "key" in self.metadata.values():
             carried.append("key AS `__record_key`")
-        assert self.decoder is not None
         rows = self.decoder.rows(records.selectExpr(*carried))
         rows = rows.selectExpr("*", *expressions(self.spec.columns, self.metadata))
         columns = [identifier(name) for name in names(self.spec.columns)]

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import CaptureContext, Intake
+from tidegate.connectors.contract import Capture, CaptureContext, Intake
 from tidegate.connectors.notify.options import ListenOptions
 from tidegate.connectors.postgres.client import broken, connected, library
 from tidegate.connectors.postgres.clock import Clock
@@ -20,7 +20,7 @@ GATHER = 0.05
 _ALIVE: dict[str, Any] = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 
 
-class NotifyCapture:
+class NotifyCapture(Capture):
     """Each notification is one event; they are numbered over all runs."""
 
     def __init__(self, relation: str, options: ListenOptions, context: CaptureContext) -> None:
@@ -34,9 +34,6 @@ class NotifyCapture:
 
     def follow(self, intake: Intake) -> None:
         self._run(intake, once=False)
-
-    def forget(self) -> None:
-        """Nothing is left at the server."""
 
     def metrics(self) -> Mapping[str, float]:
         return {"rows_taken_total": float(self._taken)}

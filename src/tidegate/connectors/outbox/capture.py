@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import CaptureContext, Intake
+from tidegate.connectors.contract import Capture, CaptureContext, Intake
 from tidegate.connectors.outbox.options import OutboxOptions
 from tidegate.connectors.outbox.table import OutboxTable, find_outbox
 from tidegate.connectors.postgres.client import AS_TEXT, broken, connected, library
@@ -21,7 +21,7 @@ from tidegate.formats.events import Event, rows_of
 _TIMESTAMPTZ = 1184
 
 
-class OutboxCapture:
+class OutboxCapture(Capture):
     """A batch is locked, removed, and put on record together with its ids, before the removal is committed. If that is
     cut off in between, the next run begins with removing it."""
 
@@ -35,9 +35,6 @@ class OutboxCapture:
 
     def follow(self, intake: Intake) -> None:
         self._run(intake, once=False)
-
-    def forget(self) -> None:
-        """Nothing is left at the server."""
 
     def metrics(self) -> Mapping[str, float]:
         return {"rows_taken_total": float(self._taken)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import Rows
+from tidegate.connectors.contract import Rows
 from tidegate.connectors.postgres.pgoutput import Begin
 from tidegate.formats.events import Event, rfc3339, rows_of
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tidegate.connectors.base import CaptureContext, Intake, SourceSpec
+from tidegate.connectors.contract import Capture, CaptureContext, Intake, SourceSpec
 from tidegate.connectors.postgres import slot as slots
 from tidegate.connectors.postgres.client import broken, connected, library
 from tidegate.connectors.postgres.clock import Clock
@@ -19,7 +19,7 @@ from tidegate.connectors.postgres.session import Session
 from tidegate.errors import make
 
 
-class PostgresCapture:
+class PostgresCapture(Capture):
     """Every transaction is taken in whole, once, with the place behind it. After a break it goes on from there."""
 
     def __init__(
@@ -41,7 +41,7 @@ class PostgresCapture:
         """`slot_lag_bytes`: what has not been taken in yet; `slot_retained_bytes`: WAL that the server keeps for it."""
         return dict(self._figures)
 
-    def forget(self) -> None:
+    def drop_remote_state(self) -> None:
         """Drops the slot and the publication if they were made here; those of the user stay. Without a record nothing
         was made."""
         if not any(self._context.folder.glob("*.json")):

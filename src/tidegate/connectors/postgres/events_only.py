@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.contract import SourceSpec
 from tidegate.core.options import Bag
 from tidegate.errors import make
 

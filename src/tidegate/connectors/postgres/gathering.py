@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.connectors.base import Refused, Rows
+from tidegate.connectors.contract import RejectedRow, Rows
 from tidegate.connectors.postgres.bus_rows import BusRows, Stamp
 from tidegate.connectors.postgres.client import Away
 from tidegate.connectors.postgres.keyed_rows import KeyedRows, Lookup
@@ -110,15 +110,15 @@ class Gathering:
             to.rows.complete(lookup(to, self._routes[to.table.oid].shape.table)) for to in self.keyed if to.rows.partial
         )
 
-    def take(self) -> tuple[list[Rows], list[Refused]]:
+    def take(self) -> tuple[list[Rows], list[RejectedRow]]:
         """All that was gathered."""
-        rows, refused = [part for to in self.bus for part in to.rows.take()], list[Refused]()
+        rows, rejected = [part for to in self.bus for part in to.rows.take()], list[RejectedRow]()
         for to in self.keyed:
             parts, errors = to.rows.take()
             rows += parts
-            refused += errors
+            rejected += errors
         self.changes = self.bytes = 0
-        return rows, refused
+        return rows, rejected
 
     def _route(self, table: Table) -> _Route:
         keyed = [to for to in self.keyed if to.wants(table)]

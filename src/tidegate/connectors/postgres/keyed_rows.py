@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Refused, Rows, SourceSpec
+from tidegate.connectors.contract import RejectedRow, Rows, SourceSpec
 from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.payloads import filled
@@ -44,7 +44,7 @@ class KeyedRows:
         self.partial = False
         self._rows: list[Row] = []
         self._parts: list[Rows] = []
-        self._refused: list[Refused] = []
+        self._rejected: list[RejectedRow] = []
         self._places: list[int] = []
         self._oids: list[int] = []
         self._other_forms: list[tuple[int, int]] = []
@@ -115,12 +115,12 @@ class KeyedRows:
         self._pack()
 
     def truncate(self) -> None:
-        """All rows go, and what came before matters no more, but for what was refused. (A part of weight 0 says so.)"""
+        """Delete all rows, as a part of weight 0. Of the changes before only the rejected rows are kept."""
         if not self.partial:
             self._pack()
-        refused = self._refused
+        rejected = self._rejected
         self.clear()
-        self._refused = refused
+        self._rejected = rejected
         self._parts.append((self.spec.relation, self._empty(), 0))
 
     def complete(self, lookup: Lookup) -> bool:
@@ -156,16 +156,16 @@ class KeyedRows:
             last[key] = Row(row.weight, cells)
         return last, called
 
-    def take(self) -> tuple[list[Rows], list[Refused]]:
+    def take(self) -> tuple[list[Rows], list[RejectedRow]]:
         """All that came since the last time."""
         assert not self.partial
         self._pack()
-        parts, refused = _joined(self._parts), self._refused
+        parts, rejected = _joined(self._parts), self._rejected
         self.clear()
-        return parts, refused
+        return parts, rejected
 
     def clear(self) -> None:
-        self._rows, self._parts, self._refused, self.partial = [], [], [], False
+        self._rows, self._parts, self._rejected, self.partial = [], [], [], False
 
     def _picked(self, cells: Cells) -> tuple[Cell, ...]:
         return self._spoken([cells[place] for place in self._places])
@@ -216,13 +216,13 @@ class KeyedRows:
                 yield row
 
     def _table(self, columns: Sequence[list[str | None]], weights: list[int]) -> pa.Table:
-        """A row that cannot be of the relation is refused, and leaves it."""
+        """A row that cannot be of the relation is rejected, and leaves it."""
         arrays, wrong = typed(self.spec, columns)
         shown, gone = names(self.spec.columns), set[int]()
         for place, problem in sorted(wrong.items()):
             if weights[place] > 0:
                 raw = values.row_text(shown, self._oids, [said[place] for said in columns])
-                self._refused.append((self.spec.relation, "MALFORMED_ROW", problem, raw))
+                self._rejected.append(RejectedRow(self.spec.relation, "MALFORMED_ROW", problem, raw))
                 weights[place] = -1
             if not all(arrays[at][place].is_valid for at in self._key):
                 gone.add(place)

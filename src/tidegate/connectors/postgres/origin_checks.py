@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.postgres.origin import OriginTable, Part
 from tidegate.core.schema import names
 from tidegate.errors import Error, make

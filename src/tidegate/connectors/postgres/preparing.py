@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.postgres.options import Following, Server
 from tidegate.connectors.postgres.origin import Form, OriginTable, wanted_tables
 from tidegate.connectors.postgres.origin_checks import check_key, check_parts, check_published, check_sent

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from tidegate.connectors.base import Intake, Refused, Rows, SourceSpec
+from tidegate.connectors.contract import Intake, RejectedRow, Rows, SourceSpec
 from tidegate.connectors.postgres import slot as slots
 from tidegate.connectors.postgres.beginning import Beginning
 from tidegate.connectors.postgres.bus_rows import BusRows
@@ -140,10 +140,10 @@ class Session:
         error = slots.in_use(self._names.slot, None if slot is None else slot.holder, self._server)
         return Away(error.message, "") if again else error
 
-    def _append(self, rows: Sequence[Rows], refused: Sequence[Refused], end: int) -> None:
+    def _append(self, rows: Sequence[Rows], rejected: Sequence[RejectedRow], end: int) -> None:
         assert self._place is not None
         self._place = replace(self._place, lsn=end, time_us=self._clock.last)
-        self._intake.append(rows, self._place.to_json(), refused)
+        self._intake.append(rows, self._place.to_json(), rejected)
         self._count(sum(table.num_rows for _, table, _ in rows))
 
     def _looking(self) -> None:

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.postgres.client import Away
 from tidegate.connectors.postgres.sink_options import WriteOptions, write_options
 from tidegate.connectors.postgres.sink_session import Session
 from tidegate.core.options import Bag
 from tidegate.errors import make
-from tidegate.traits.kind import Kind
 
 
 @dataclass
-class PostgresSink:
+class PostgresSink(Sink):
     """PostgreSQL itself records the last step, in the transaction that wrote it."""
 
-    spec: SinkSpec
     options: WriteOptions
     _owner: str = ""
     _session: Session | None = None
@@ -32,8 +30,8 @@ class PostgresSink:
         return cls(spec, write_options(spec, bag))
 
     @property
-    def takes(self) -> Kind:
-        return self.options.mode
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities(self.options.mode, needs_key=self.options.mode == "upsert")
 
     def open(self, context: SinkContext) -> None:
         self.close()

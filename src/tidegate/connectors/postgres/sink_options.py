@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.postgres.options import Server, server_options, table_name
 from tidegate.connectors.rows import no_key, refuse_clash
 from tidegate.core.options import Bag

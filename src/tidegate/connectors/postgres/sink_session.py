@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.postgres.sink_connection import understood, writing
 from tidegate.connectors.postgres.sink_options import WriteOptions
 from tidegate.connectors.postgres.sink_table import Table, definition, found, looked_at, quoted, with_key

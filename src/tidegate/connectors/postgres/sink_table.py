@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.postgres.sink_types import Field, holds
 from tidegate.core.arrow_types import spark_name
 from tidegate.errors import Error, enumerated, make

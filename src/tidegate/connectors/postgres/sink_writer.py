@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.postgres.sink_copy import copied
 from tidegate.connectors.postgres.sink_table import Table, quoted
 from tidegate.connectors.postgres.sink_types import Field

@@ -4,79 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.connectors.base import Capture, CaptureContext, Captured, Position, SourceContext, SourceSpec
+from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, PolledSource, SourceSpec
 from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.capture import PostgresCapture
 from tidegate.connectors.postgres.client import Reading, reading
-from tidegate.connectors.postgres.options import ReadOptions, event_options, read_options
+from tidegate.connectors.postgres.options import Following, ReadOptions, Server, event_options, read_options
 from tidegate.connectors.postgres.typed import place_of, typed
 from tidegate.core.arrow_types import arrow_type
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.schema import names
-from tidegate.errors import Error, make
+from tidegate.errors import make
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+
+def build(spec: SourceSpec, bag: Bag) -> PostgresChanges | PostgresTable:
+    """Build a source without columns and a table that is followed as captured, any other table as polled."""
+    if spec.format is not None:
+        raise make("UNKNOWN_FORMAT", message="POSTGRES has no formats", hint="leave FORMAT out", span=bag.span)
+    if not spec.columns:
+        return _source(spec, event_options(bag))
+    if not spec.key:
+        raise make(
+            "NOT_SUPPORTED",
+            message=f"{spec.relation} has no key, so its rows could not be followed from one reading to the next",
+            hint=f"CREATE TABLE {spec.relation} (..., PRIMARY KEY (...)) FROM POSTGRES (...)",
+            span=bag.span,
+        )
+    _refuse_types(spec, bag)
+    return _source(spec, read_options(bag))
+
+
+def _source(spec: SourceSpec, options: ReadOptions) -> PostgresChanges | PostgresTable:
+    if options.following is None:
+        return PostgresTable(spec, options)
+    return PostgresChanges(spec, options.server, options.following)
 
 
 @dataclass(frozen=True)
-class PostgresSource:
-    """Changes as they are committed, as events or as a table; or what the database had at one moment, in a transaction
-    that only reads. A row with a value that its column cannot have comes out as an error; the others are not held up by
-    it."""
+class PostgresChanges(CapturedSource):
+    """Changes as they are committed, as events or as a table, through logical replication."""
 
-    spec: SourceSpec
-    options: ReadOptions
-
-    @classmethod
-    def build(cls, spec: SourceSpec, bag: Bag) -> PostgresSource:
-        if spec.format is not None:
-            raise make("UNKNOWN_FORMAT", message="POSTGRES has no formats", hint="leave FORMAT out", span=bag.span)
-        if not spec.columns:
-            return cls(spec, event_options(bag))
-        if not spec.key:
-            raise make(
-                "NOT_SUPPORTED",
-                message=f"{spec.relation} has no key, so its rows could not be followed from one reading to the next",
-                hint=f"CREATE TABLE {spec.relation} (..., PRIMARY KEY (...)) FROM POSTGRES (...)",
-                span=bag.span,
-            )
-        _refuse_types(spec, bag)
-        return cls(spec, read_options(bag))
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def captured(self) -> bool:
-        return self.options.following is not None
+    server: Server
+    following: Following
 
     @property
     def session(self) -> str:
-        following = self.options.following
-        names = (following.publication or "", following.slot or "") if following is not None else ()
-        return " ".join(("POSTGRES", self.options.server.place, *names)).strip()
+        names = (self.following.publication or "", self.following.slot or "")
+        return " ".join(("POSTGRES", self.server.place, *names)).strip()
 
-    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
-        chosen = [self, *(other for other in others if isinstance(other, PostgresSource) and other != self)]
-        followed = [(one.spec, one.options.following) for one in chosen]
-        return PostgresCapture(
-            self.options.server, [(spec, following) for spec, following in followed if following is not None], context
-        )
+    def capture(self, others: Sequence[CapturedSource], context: CaptureContext) -> Capture:
+        sources = [self, *(other for other in others if isinstance(other, PostgresChanges) and other != self)]
+        return PostgresCapture(self.server, [(each.spec, each.following) for each in sources], context)
+
+
+@dataclass(frozen=True)
+class PostgresTable(PolledSource):
+    """What a table or a query had at one moment, in a read-only transaction. A row with a value that its column cannot
+    hold becomes an error and does not hold up the others."""
+
+    options: ReadOptions
 
     @property
-    def refreshed(self) -> bool:
-        return not self.captured
-
-    @property
-    def refresh_every(self) -> int | None:
+    def poll_interval_us(self) -> int | None:
         interval = self.options.refresh_interval
         return None if interval is None else round(interval.total_seconds() * 1_000_000)
 
@@ -91,15 +87,6 @@ class PostgresSource:
                 tables.append(self._table(texts, oids, read))
                 read += len(rows)
         return pa.concat_tables(tables)
-
-    def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
-        raise AssertionError("PostgreSQL is read as a whole, or followed by the driver")
-
-    def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
-        return {}
-
-    def failure(self, text: str) -> Error | None:
-        return None
 
     def _schema(self) -> pa.Schema:
         columns = [pa.field(c.name, arrow_type(c.type)) for c in self.spec.columns]

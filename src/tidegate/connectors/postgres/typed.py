@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.postgres import values
 from tidegate.core.arrow_types import arrow_type
 from tidegate.errors import Error, enumerated, make, nearest

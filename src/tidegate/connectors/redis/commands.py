@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.rows import appended, outcome, rows_in
 from tidegate.core.render import json_cells, json_objects, shown_cells
 from tidegate.formats.events import SCHEMA

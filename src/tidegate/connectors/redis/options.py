@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.rows import no_key
 from tidegate.core.options import Bag
 from tidegate.errors import Span, make

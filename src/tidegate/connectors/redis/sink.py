@@ -8,23 +8,21 @@ from itertools import islice
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.redis.client import Connection
 from tidegate.connectors.redis.commands import Command, entries, settings
 from tidegate.connectors.redis.options import WriteOptions, write_options
 from tidegate.core.options import Bag
 from tidegate.errors import make
-from tidegate.traits.kind import Kind
 
 PART = 5_000
 """How many commands Redis runs at a time: nobody else is served meanwhile."""
 
 
 @dataclass
-class RedisSink:
+class RedisSink(Sink):
     """Redis itself records the last step, together with what it wrote."""
 
-    spec: SinkSpec
     options: WriteOptions
     part: int = PART
     _connection: Connection | None = None
@@ -37,8 +35,8 @@ class RedisSink:
         return cls(spec, write_options(spec, bag))
 
     @property
-    def takes(self) -> Kind:
-        return "changelog" if self.options.mode == "stream" else "upsert"
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities("upsert", needs_key=True) if self.options.mode == "keys" else SinkAbilities("changelog")
 
     def open(self, context: SinkContext) -> None:
         self.close()

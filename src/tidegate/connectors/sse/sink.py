@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkContext, SinkSpec
+from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.http import Exchange, HttpServer, Refusal
 from tidegate.connectors.sse.hub import Hub, Item, Place
 from tidegate.connectors.sse.options import StreamOptions, stream_options
@@ -18,7 +18,6 @@ from tidegate.connectors.sse.stream import ClientStream, pattern
 from tidegate.connectors.webhook.messages import messages
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag
-from tidegate.traits.kind import Kind
 
 _STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _PREFLIGHT = {
@@ -29,11 +28,10 @@ _PREFLIGHT = {
 
 
 @dataclass
-class SseSink:
+class SseSink(Sink):
     """A step is applied when clients can see it. None of them holds up the sink: each reads for itself, what is new
     from memory, what is older from the step log."""
 
-    spec: SinkSpec
     options: StreamOptions
     _opened: _Opened | None = field(default=None, init=False)
 
@@ -42,8 +40,8 @@ class SseSink:
         return cls(spec, stream_options(bag))
 
     @property
-    def takes(self) -> Kind:
-        return "changelog"
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities("changelog")
 
     @property
     def port(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.core.options import Bag, checked_format
 
 FORMATS = ("ops", "json")

@@ -9,22 +9,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.connectors.base import ReaderGone, SinkContext, SinkSpec
+from tidegate.connectors.contract import OutputClosed, Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.rows import appended
 from tidegate.connectors.stdout.options import line_format
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag
 from tidegate.core.render import json_objects, shown_cells
 from tidegate.formats.events import event_objects
-from tidegate.traits.kind import Kind
 
 
 @dataclass
-class StdoutSink:
+class StdoutSink(Sink):
     """Prints each step once, and remembers that in a file of its own, for a terminal cannot. Only a process that dies
     between the two prints a step again. When nobody reads it any more (`| head`), the pipeline ends."""
 
-    spec: SinkSpec
     format: str
     _last: LastStep | None = None
 
@@ -33,8 +31,8 @@ class StdoutSink:
         return cls(spec, line_format(spec, bag))
 
     @property
-    def takes(self) -> Kind:
-        return "changelog"
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities("changelog")
 
     def open(self, context: SinkContext) -> None:
         self._last = LastStep(context.folder, context.owner)
@@ -48,7 +46,7 @@ class StdoutSink:
             sys.stdout.flush()
         except BrokenPipeError as problem:
             _forget_unread()
-            raise ReaderGone(problem.errno, problem.strerror) from None
+            raise OutputClosed(problem.errno, problem.strerror) from None
         self._last.keep(step)
 
     def last_step(self) -> int | None:

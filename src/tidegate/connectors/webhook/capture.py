@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.base import CaptureContext, Intake
+from tidegate.connectors.contract import Capture, CaptureContext, Intake
 from tidegate.connectors.http import Exchange, HttpServer, Refusal
 from tidegate.connectors.webhook.requests import ids, payloads
 from tidegate.errors import make
@@ -35,7 +35,7 @@ class _Posted:
     recorded: bool = False
 
 
-class WebhookCapture:
+class WebhookCapture(Capture):
     """Serves from the first `catch_up` or `follow` until the intake is stopped. Requests that come while others are
     being put on record go together, so that many at once cost little more than one."""
 
@@ -75,8 +75,8 @@ class WebhookCapture:
                 self._check()
         self.close()
 
-    def forget(self) -> None:
-        """Nothing is left at the other end."""
+    def drop_remote_state(self) -> None:
+        """Stop serving; senders hold no state of ours."""
         self.close()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from tidegate.connectors.base import SinkSpec
+from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.rows import appended
 from tidegate.connectors.stdout.sink import json_lines
 from tidegate.formats.events import event_objects

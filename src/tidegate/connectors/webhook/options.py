@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import urlsplit
 
-from tidegate.connectors.base import SourceSpec
+from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.http import host_of, path_of, port_of
 from tidegate.core.options import Bag
 from tidegate.errors import make

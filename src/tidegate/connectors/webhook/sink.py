@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from tidegate.connectors.base import BrokenOff, SinkContext, SinkSpec
+from tidegate.connectors.contract import Interrupted, RetryAfter, Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.webhook.letters import DeadLetters, Progress
 from tidegate.connectors.webhook.messages import arrays, messages
 from tidegate.connectors.webhook.options import SIGNATURE, PostOptions, post_options
@@ -18,15 +18,10 @@ from tidegate.connectors.webhook.posting import Outcome, Poster, pause_after
 from tidegate.connectors.webhook.signing import signature
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag
-from tidegate.traits.kind import Kind
 
 
-class DeliveryError(OSError):
+class DeliveryError(RetryAfter):
     """The endpoint does not take a request now: it is tried again after `pause` seconds."""
-
-    def __init__(self, reason: str, pause: float) -> None:
-        super().__init__(reason)
-        self.pause = pause
 
 
 @dataclass
@@ -40,7 +35,7 @@ class _Trouble:
 
 
 @dataclass
-class WebhookSink:
+class WebhookSink(Sink):
     """Posts one request after the other, in order. A request that fails is repeated after a pause, under the same id;
     one that is refused, or fails too often, becomes a dead letter, and the next one follows.
 
@@ -48,7 +43,6 @@ class WebhookSink:
     that is due, so that nobody else is held up by it.
     """
 
-    spec: SinkSpec
     options: PostOptions
     now: Callable[[], float] = time.monotonic
     dead_letters: int = field(default=0, init=False)
@@ -60,8 +54,8 @@ class WebhookSink:
         return cls(spec, post_options(bag))
 
     @property
-    def takes(self) -> Kind:
-        return "changelog"
+    def abilities(self) -> SinkAbilities:
+        return SinkAbilities("changelog", dead_letters=True)
 
     def open(self, context: SinkContext) -> None:
         self.close()
@@ -87,6 +81,9 @@ class WebhookSink:
 
     def last_step(self) -> int | None:
         return None if self._opened is None else self._opened.last.step
+
+    def dead_letter_count(self) -> int:
+        return self.dead_letters
 
     def interrupt(self) -> None:
         """The pipeline ends: a request that is under way is given up, and sent again next time."""
@@ -146,7 +143,7 @@ class _Opened:
 
     def go_on(self) -> None:
         if self.context.ending.is_set():
-            raise BrokenOff
+            raise Interrupted
 
     def bury(self, sink: str, step: int, id: str, outcome: Outcome, body: str) -> None:
         self.letters.put(sink, step, id, outcome.status, outcome.error, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.connectors.base import Capture, CaptureContext, Captured, SourceSpec
+from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, SourceSpec
 from tidegate.connectors.webhook.capture import WebhookCapture
 from tidegate.connectors.webhook.options import TakeOptions, take_options
 from tidegate.core.options import Bag
@@ -13,10 +13,9 @@ from tidegate.errors import make
 
 
 @dataclass(frozen=True)
-class WebhookSource:
+class WebhookSource(CapturedSource):
     """Sources on the same port share a server, each with a path of its own."""
 
-    spec: SourceSpec
     options: TakeOptions
 
     @classmethod
@@ -31,14 +30,10 @@ class WebhookSource:
         return cls(spec, take_options(spec, bag))
 
     @property
-    def captured(self) -> bool:
-        return True
-
-    @property
     def session(self) -> str:
         """Port 0 is another free one for each."""
         own = f" {self.spec.relation}" if self.options.port == 0 else ""
         return f"webhook {self.options.host}:{self.options.port}{own}"
 
-    def capture(self, others: Sequence[Captured], context: CaptureContext) -> Capture:
+    def capture(self, others: Sequence[CapturedSource], context: CaptureContext) -> Capture:
         return WebhookCapture([self, *(one for one in others if isinstance(one, WebhookSource))], context)
