@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.blocks import PAGES, ROOT
-from tidegate.connectors.registry import SINKS, SOURCES
+from tidegate.connectors.registry import BUILT_IN
 from tidegate.errors.catalogue import CATALOGUE, WARNINGS
 from tidegate.kernels.aggregates import supported
 
@@ -58,4 +58,4 @@ def test_the_sql_page_names_every_aggregate() -> None:
 
 def test_the_sql_page_names_every_connector() -> None:
     text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
-    assert [name for name in sorted({*SOURCES, *SINKS}) if f"| [{name}](" not in text] == []
+    assert [name for name in sorted(BUILT_IN) if f"| [{name}](" not in text] == []
