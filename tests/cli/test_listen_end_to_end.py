@@ -174,8 +174,8 @@ def test_once_fails_if_an_adapter_cannot_take_everything(tmp_path: Path, spark: 
     with pytest.raises(tidegate.Error) as failed:
         once(tmp_path, spark, f"redis: {{url: 'redis://127.0.0.1:{port}/0', stream: s}}")
     said = str(failed.value)
-    assert said.startswith("PIPELINE_FAILED: sink redis did not take everything: no Redis server answers at 127.0.0.1")
-    assert said.endswith("\n  hint: the same command goes on from there")
+    assert said.startswith("PIPELINE_FAILED: sink redis did not receive everything: no Redis server answers at 127.")
+    assert said.endswith("\n  hint: the same command resumes from there")
 
 
 def test_once_waits_until_a_webhook_is_through_with_its_attempts(
@@ -220,5 +220,5 @@ def test_a_server_that_is_away_is_tried_again(
     prepared(f"postgresql://app@127.0.0.1:{port}/shop")
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert said.err.endswith(": it is tried again\n")
+    assert said.err.endswith(": retrying\n")
     assert f"127.0.0.1:{port}" in said.err

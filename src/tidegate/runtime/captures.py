@@ -192,7 +192,7 @@ class Captures:
                 if intake.position != before:
                     pause, warned = FIRST_PAUSE, False
                 if not warned:
-                    _log.warning("%s: it is tried again", problem)
+                    _log.warning("%s: retrying", problem)
                     warned = True
                 intake.stopped.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -103,15 +103,15 @@ def catch_up(db: Database, ended: threading.Event) -> None:
 
 def _refuse_undelivered(db: Database) -> None:
     for sink, reason in runtime_of(db).sinks.failures.items():
-        message = f"sink {sink} did not take everything: {reason}"
-        raise make("PIPELINE_FAILED", message=message, hint="the same command goes on from there")
+        message = f"sink {sink} did not receive everything: {reason}"
+        raise make("PIPELINE_FAILED", message=message, hint="the same command resumes from there")
 
 
 def _say_who_lags(db: Database) -> None:
     """Nothing of it is lost, but who ends it may want to know."""
     for sink, steps in runtime_of(db).sinks.behind().items():
         if steps:
-            print(f"sink {sink} has not had everything: the next run goes on there", file=sys.stderr, flush=True)
+            print(f"sink {sink} is behind: the next run continues there", file=sys.stderr, flush=True)
 
 
 def _follow(db: Database, ended: threading.Event, say: Callable[[], None]) -> None:
@@ -130,10 +130,10 @@ def prepare(db: Database, ended: threading.Event) -> None:
     """Whoever is told that it listens can rely on it: from then on no change is missed. A server that is away is tried
     again later."""
     try:
-        with told("taking in what is there ..."):
+        with told("processing available input ..."):
             _unless_ended(runtime_of(db).captures.catch_up, db, ended)
     except OSError as problem:
-        print(f"{problem}: it is tried again", file=sys.stderr, flush=True)
+        print(f"{problem}: retrying", file=sys.stderr, flush=True)
 
 
 def _unless_ended(call: Callable[[], object], db: Database, ended: threading.Event) -> None:
