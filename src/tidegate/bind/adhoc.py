@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tidegate.bind.events.paths import with_paths
 from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
 from tidegate.core.schema import names
@@ -36,7 +37,7 @@ def temp_name(relation: str) -> str:
 def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundSelect:
     """Resolves the relations of a query. `sources`: rows of sources are at hand too."""
     found: dict[str, None] = {}
-    tree = _expanded(_without_windows(query.select, catalog), catalog, found, sources, frozenset())
+    tree = _expanded(_without_windows(with_paths(query.select), catalog), catalog, found, sources, frozenset())
     return BoundSelect(render(tree), tuple(found))
 
 
@@ -103,7 +104,7 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
 def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
     statement = parse(relation.sql).statements[0]
     assert isinstance(statement, CreateView)
-    select = _without_windows(statement.query.select, catalog).transform(_sorted)
+    select = _without_windows(with_paths(statement.query.select), catalog).transform(_sorted)
     inner = _expanded(select, catalog, found, sources, frozenset())
     columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
     alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.events.paths import with_paths
 from tidegate.bind.view import BoundView, bind_definition, definition, relation_rows
 from tidegate.catalog import Catalog, Relation
 from tidegate.plan import Node
@@ -69,7 +70,7 @@ def _plan_stage(
 
 def _parsed(query: Query) -> Explanation:
     """The query as it was read, in Spark SQL, with the clauses that are ours."""
-    tree = _text(render(query.select))
+    tree = _text(render(with_paths(query.select)))
     if query.allowed_lateness is not None:
         tree["inputs"].append(_text(f"ALLOWED LATENESS {render(query.allowed_lateness)}"))
     if query.late_data_to is not None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from tidegate.bind import typing
 from tidegate.bind.aggregates import contains_aggregate, is_aggregate, wanted
 from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.events.views import TAKEN
 from tidegate.bind.scope import WRITTEN
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import refused
@@ -19,7 +20,6 @@ from tidegate.ir.specs import Call, WindowSpec
 from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, render, span_of
-from tidegate.sql.event_views import TAKEN
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from tidegate.bind.events.values import PATH
 from tidegate.catalog.bus import EVENTS
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Span, did_you_mean, make, nearest
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import render, span_of
-from tidegate.sql.event_values import PATH
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tidegate.bind.context import Bound, Context
-from tidegate.bind.events import with_door
+from tidegate.bind.events.checks import event_checks, with_checks
 from tidegate.bind.scope import Field, Scope
 from tidegate.bind.unsupported import check_table, refused
 from tidegate.bind.windows import windowed
@@ -17,7 +17,6 @@ from tidegate.catalog.system import PREFIX
 from tidegate.errors import make
 from tidegate.plan import Clocks, Node, Scan
 from tidegate.sql import span_of
-from tidegate.sql.event_views import event_door
 from tidegate.sql.window_calls import table_window
 from tidegate.sql.window_names import EDGES
 from tidegate.sql.windows import window_function
@@ -61,8 +60,8 @@ def _bind_source(source: exp.Expr, context: Context, bind_query: BindQuery) -> B
     if isinstance(source, exp.Subquery):
         if source.args.get("joins") or source.args.get("pivots") or source.args.get("sample"):
             raise refused("this kind of subquery", span_of(source))
-        door, bound = event_door(source.this), bind_query(source.this, context)
-        return bound if door is None else with_door(bound, door, context)
+        checks, bound = event_checks(source.this), bind_query(source.this, context)
+        return bound if checks is None else with_checks(bound, checks, context)
     if isinstance(source, exp.Values):
         raise refused("VALUES in a view", span_of(source), "create a table and insert the rows")
     if isinstance(source, exp.Lateral | exp.Unnest):

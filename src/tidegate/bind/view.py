@@ -10,22 +10,21 @@ from sqlglot import exp
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.emit import capped, final_gate, gated, lateness_of, strategy_of
-from tidegate.bind.events import DEFAULT_GROUPS
+from tidegate.bind.events.paths import from_tables, windowed_bus
+from tidegate.bind.events.views import over_events
 from tidegate.bind.query import bind_query
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
 from tidegate.bind.storable import check_type, storable
 from tidegate.bind.unsupported import refused
 from tidegate.catalog import Catalog, Relation, TimeNote
-from tidegate.catalog.bus import BUS
+from tidegate.catalog.bus import BUS, DEFAULT_GROUPS
 from tidegate.catalog.options import accept
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Span, Warning_, make
 from tidegate.plan import Door, Node, Project, Rank, View, kept, walk
 from tidegate.rules import rewrite
 from tidegate.sql import clauses, parse, span_of
-from tidegate.sql.event_paths import from_tables, windowed_bus
-from tidegate.sql.event_views import over_events
 from tidegate.sql.statements import CreateSink, CreateView, Name, Query
 from tidegate.sql.window_names import END, START
 from tidegate.traits import kind as kinds

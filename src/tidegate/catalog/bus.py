@@ -37,6 +37,17 @@ EVENTS = Relation(
 )
 
 
+OF_VIEW = "'s events"
+DEFAULT_GROUPS = 100_000
+DEFAULT_IDLE = "10s"
+"""What a view over the bus has when its options do not say: a cap on groups, and when its event time is idle."""
+
+
+def events_of(view: str) -> str:
+    """The name under which the event time of a view over the bus is tracked."""
+    return f"{view}{OF_VIEW}"
+
+
 def is_bus(name: str) -> bool:
     return name.casefold() == BUS
 

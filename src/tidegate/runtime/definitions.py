@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidegate import circuit
-from tidegate.bind.events import DEFAULT_IDLE, OF_VIEW
+from tidegate.catalog.bus import DEFAULT_IDLE, OF_VIEW
 from tidegate.catalog import Catalog
 from tidegate.catalog.bus import BUS, RESULTS
 from tidegate.circuit.model import Circuit

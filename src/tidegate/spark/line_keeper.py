@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from sqlglot import exp, parse_one
 
-from tidegate.bind.events import OF_VIEW
-from tidegate.catalog.bus import BUS
+from tidegate.catalog.bus import BUS, OF_VIEW
 from tidegate.circuit.model import Circuit, Op
 from tidegate.ir.specs import AggregateSpec, GatedSpec, KernelSpec, WindowedSpec
 from tidegate.kernels.api import INFINITE, Bound, Clock

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from tidegate.bind.events import OF_VIEW
+from tidegate.catalog.bus import OF_VIEW
 from tidegate.circuit.model import Door, Refusal, Seen
 from tidegate.core.columns import SHARD, WEIGHT
 from tidegate.ir.specs import GatedSpec, KernelSpec, Test, WindowedSpec

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from tidegate.errors import Span
 from tidegate.sql.clauses import Clauses, clauses
-from tidegate.sql.event_paths import with_paths
 from tidegate.sql.grammar import Parser
 from tidegate.sql.statements import Query
 
@@ -34,7 +33,6 @@ def read_query(parser: Parser) -> Query:
     if not isinstance(found, exp.Query):
         parser.refuse(f"expected SELECT{parser.instead()}")
     said = _collected(parser, found)
-    with_paths(found)
     span = parser.since(start)
     return Query(
         select=found,

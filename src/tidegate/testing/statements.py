@@ -9,15 +9,14 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidegate.bind.events.paths import Columns, windowed_bus
+from tidegate.bind.events.views import over_events
 from tidegate.catalog.bus import BUS
 from tidegate.core.durations import parse_length
 from tidegate.core.schema import Schema
 from tidegate.sql import clauses, render
 from tidegate.sql import parse as sql_parse
 from tidegate.sql import statements as sql
-from tidegate.sql.event_joins import Columns
-from tidegate.sql.event_paths import windowed_bus
-from tidegate.sql.event_views import over_events
 from tidegate.sql.grammar import WITHIN
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle

@@ -8,54 +8,38 @@ to is taken out of an event once, in a subquery below that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
+from tidegate.bind.events.checks import EVENT_TIME, add_checks, unqualified
+from tidegate.bind.events.paths import (
+    Columns,
+    beside_columns,
+    from_tables,
+    is_bus_table,
+    reads_bus,
+    replace_paths,
+    windowed_bus,
+)
+from tidegate.bind.events.values import PATH, is_path
 from tidegate.catalog.bus import BUS, EVENTS, RESULTS, TIME
 from tidegate.errors import Span, make
 from tidegate.sql.clauses import META, clauses
-from tidegate.sql.event_joins import Columns, beside_columns
-from tidegate.sql.event_paths import from_tables, is_bus_table, reads_bus, windowed_bus
-from tidegate.sql.event_values import PATH, aggregated_paths, is_path, number
 from tidegate.sql.spans import mark, span_of
 from tidegate.sql.window_names import EDGES
 
-DOOR = "event_door"
-EVENT_TIME = "__event_time"
 TAKEN = "__path"
-ROW = "__event"
-_RFC_3339 = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
-
-
-@dataclass(frozen=True)
-class Check:
-    """A column that says what is wrong with an event, NULL if nothing is, and the code that stands for it."""
-
-    column: str
-    code: str
-
-
-@dataclass(frozen=True)
-class EventDoor:
-    """What is looked at as events come to a view: `time` is the column that it goes by, if not by the bus's own."""
-
-    time: str | None
-    checks: tuple[Check, ...]
-
-
-def event_door(query: exp.Expr) -> EventDoor | None:
-    """The door that a subquery over the bus has."""
-    found = query.meta.get(DOOR)
-    return found if isinstance(found, EventDoor) else None
+"""How the columns that stand for paths begin."""
 
 
 def over_events(query: exp.Query, columns: Columns = lambda name: None) -> exp.Query:
-    """A view's query with what it means to read the bus; any other query stays the same object. `columns` are those of
+    """Rewrite a view's query that reads the bus; any other query is returned as it is. `columns` gives the columns of
     the other relations that it reads."""
     if not any(reads_bus(select) for select in query.find_all(exp.Select)):
         return query
     result = query.copy()
+    replace_paths(result)
     for select in list(result.find_all(exp.Select)):
         if reads_bus(select) is not None:
             _check_channels(select)
@@ -145,7 +129,7 @@ def _taken_out(select: exp.Select) -> dict[str, exp.Expr]:
 def _over_columns(tree: exp.Expr, found: dict[str, exp.Expr], names: dict[str, str]) -> exp.Expr:
     home = tree.find_ancestor(exp.Query)
     for node in [each for each in tree.walk() if is_path(each) and each.find_ancestor(exp.Query) is home]:
-        plain = _unqualified(node)
+        plain = unqualified(node)
         name = names.setdefault(plain.sql(), f"{TAKEN}{len(names)}")
         found[name] = plain
         column = exp.Column(this=exp.to_identifier(name, quoted=True))
@@ -187,9 +171,9 @@ def _events(select: exp.Select, paths: dict[str, exp.Expr], alone: bool) -> exp.
     inner.set("from_", exp.From(this=exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier(BUS)))))
     where = select.args.get("where")
     if where is not None and not _mentions_windows(where):
-        inner.set("where", exp.Where(this=_unqualified(where.this)))
+        inner.set("where", exp.Where(this=unqualified(where.this)))
         select.set("where", None)
-    _add_door(select, inner)
+    add_checks(select, inner)
     return inner
 
 
@@ -201,81 +185,3 @@ def _counted() -> exp.Expr:
 
 def _mentions_windows(where: exp.Expr) -> bool:
     return any(column.name.casefold() in EDGES for column in where.find_all(exp.Column))
-
-
-def _unqualified(tree: exp.Expr) -> exp.Expr:
-    """Columns without the name that the bus has outside."""
-    tree = tree.copy()
-    for column in list(tree.find_all(exp.Column)):
-        if column.find_ancestor(exp.Select) is None and column.args.get("table"):
-            column.set("table", None)
-    return tree
-
-
-def _add_door(select: exp.Select, inner: exp.Select) -> None:
-    said = clauses(select)
-    checks: list[Check] = []
-    if said.event_time is not None:
-        text = _unqualified(said.event_time)
-        time = _time(text)
-        inner.append("expressions", exp.alias_(time, EVENT_TIME, quoted=True))
-        label = said.event_time.meta.get(PATH) or said.event_time.sql(dialect="spark")
-        checks.append(_check(inner, len(checks), time, f"{label} is no time: ", text, "BAD_TIME", missing=True))
-    seen: set[str] = set()
-    for path in aggregated_paths(select):
-        plain = _unqualified(path)
-        if plain.sql() not in seen:
-            seen.add(plain.sql())
-            label = f"{path.meta[PATH]} is no number: "
-            checks.append(_check(inner, len(checks), number(plain), label, plain, "TYPE_MISMATCH", missing=False))
-    if checks:
-        inner.append("expressions", _row(inner, checks))
-    inner.meta[DOOR] = EventDoor(EVENT_TIME if said.event_time is not None else None, tuple(checks))
-
-
-def _time(text: exp.Expr) -> exp.Expr:
-    """A TIMESTAMP of RFC 3339 text, whose `t` and `z` may be small, NULL of anything else. A column that is a TIMESTAMP
-    is one."""
-    if not is_path(text):
-        return text.copy()
-    fits = exp.Anonymous(
-        this="regexp_extract", expressions=[text.copy(), exp.Literal.string(_RFC_3339), exp.Literal.number(0)]
-    )
-    capitals = exp.Anonymous(this="upper", expressions=[fits])
-    return exp.TryCast(this=capitals, to=exp.DataType.build("timestamp"))
-
-
-def _check(
-    inner: exp.Select, place: int, value: exp.Expr, label: str, text: exp.Expr, code: str, missing: bool
-) -> Check:
-    """A column with the words for a value that is not what it should be."""
-    name = f"__wrong{place}"
-    shown = exp.Anonymous(
-        this="coalesce",
-        expressions=[
-            exp.Anonymous(
-                this="left",
-                expressions=[exp.Cast(this=text.copy(), to=exp.DataType.build("string")), exp.Literal.number(80)],
-            ),
-            exp.Literal.string("NULL"),
-        ],
-    )
-    words = exp.Anonymous(this="concat", expressions=[exp.Literal.string(label), shown])
-    wrong: exp.Expr = value.copy().is_(exp.null())
-    if not missing:
-        wrong = exp.and_(text.copy().is_(exp.null()).not_(), wrong)
-    case = exp.Case(ifs=[exp.If(this=wrong, true=words)])
-    inner.append("expressions", exp.alias_(case, name, quoted=True))
-    return Check(name, code)
-
-
-def _row(inner: exp.Select, checks: list[Check]) -> exp.Expr:
-    """The event as JSON, if something is wrong with it."""
-    wrong = {alias.alias: alias.this for alias in inner.expressions if isinstance(alias, exp.Alias)}
-    either = exp.or_(*(wrong[check.column].args["ifs"][0].this.copy() for check in checks), wrap=False)
-    fields: list[exp.Expr] = []
-    for column in EVENTS.columns:
-        fields += [exp.Literal.string(column.name), exp.column(column.name)]
-    struct = exp.Anonymous(this="named_struct", expressions=fields)
-    text = exp.Anonymous(this="to_json", expressions=[struct])
-    return exp.alias_(exp.Case(ifs=[exp.If(this=either, true=text)]), ROW, quoted=True)
