@@ -198,9 +198,7 @@ class Database:
         end = log.last() if to_step is None else to_step
         tables = log.changes(entry.name, from_step - 1, end)
         return [
-            change
-            for step, table in tables
-            for change in changes_of(visible(table, step, entry.changes == "upsert"))
+            change for step, table in tables for change in changes_of(visible(table, step, entry.changes == "upsert"))
         ]
 
     def explain(self, view: str, stage: str = "circuit") -> Explanation:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.plans.workbench import RELATIONS, apply
-from tidegate import bind, circuit
+from tidegate import bind, circuit, compile
 from tidegate.catalog import Catalog
 from tidegate.circuit.model import Circuit, Output
 from tidegate.errors import Error
@@ -45,7 +45,7 @@ def test_equal_ops_of_different_views_are_one(base: Catalog, analyzer: bind.Anal
         base,
         analyzer,
     )
-    built = circuit.build(catalog, analyzer)
+    built = compile.build(catalog, analyzer)
     assert len([op for op in built.ops if isinstance(op.kernel, AggregateSpec)]) == 1
     assert circuit.ops_behind(built, output(built, "a")) == circuit.ops_behind(built, output(built, "b"))
 
@@ -62,7 +62,7 @@ def test_ops_over_a_source_are_shared_only_if_they_began_together(base: Catalog,
         base,
         analyzer,
     )
-    built = circuit.build(catalog, analyzer, {"b": 3, "d": 3, "e": 3})
+    built = compile.build(catalog, analyzer, {"b": 3, "d": 3, "e": 3})
     behind = {each.relation: circuit.ops_behind(built, each) for each in built.outputs}
     assert set(behind["a"]).isdisjoint(behind["b"])
     assert behind["c"] == behind["d"]
@@ -81,12 +81,12 @@ def test_every_table_and_materialized_view_is_logged(base: Catalog, analyzer: bi
         base,
         analyzer,
     )
-    built = circuit.build(catalog, analyzer)
+    built = compile.build(catalog, analyzer)
     assert [each.relation for each in built.outputs] == ["users", "moves", "clicks", "written", "kept", "two"]
 
 
 def test_tables_are_ops_unless_nothing_ever_leaves_them(base: Catalog, analyzer: bind.Analyzer) -> None:
-    built = circuit.build(base, analyzer)
+    built = compile.build(base, analyzer)
     tables = {op.kernel.relation: op for op in built.ops if isinstance(op.kernel, TableSpec)}
     assert set(tables) == {"users", "moves"}
     assert tables["users"].ports[0].key == ("id",)
@@ -104,7 +104,7 @@ def test_levels_follow_the_rows(base: Catalog, analyzer: bind.Analyzer) -> None:
         base,
         analyzer,
     )
-    built = circuit.build(catalog, analyzer)
+    built = compile.build(catalog, analyzer)
     assert built.depth == 4
     by_id = {op.id: op.level for op in built.ops}
     for op in built.ops:
@@ -113,7 +113,7 @@ def test_levels_follow_the_rows(base: Catalog, analyzer: bind.Analyzer) -> None:
 
 def test_hidden_keys_follow_the_group(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply("CREATE MATERIALIZED VIEW a AS SELECT SUM(price) AS s FROM bids GROUP BY item;", base, analyzer)
-    found = output(circuit.build(catalog, analyzer), "a")
+    found = output(compile.build(catalog, analyzer), "a")
     assert [column.name for column in found.columns] == ["s"]
     assert [column.name for column in found.hidden] == ["__k0"]
     assert found.key == ("__k0",)
@@ -121,7 +121,7 @@ def test_hidden_keys_follow_the_group(base: Catalog, analyzer: bind.Analyzer) ->
 
 
 def test_a_circuit_travels_to_workers(base: Catalog, analyzer: bind.Analyzer) -> None:
-    built = circuit.build(base, analyzer)
+    built = compile.build(base, analyzer)
     assert pickle.loads(pickle.dumps(built)) == built
 
 
@@ -143,7 +143,7 @@ def test_fingerprints_say_what_changed(base: Catalog, analyzer: bind.Analyzer) -
         first,
         analyzer,
     )
-    old, new = (circuit.fingerprint(circuit.build(each, analyzer)) for each in (first, second))
+    old, new = (circuit.fingerprint(compile.build(each, analyzer)) for each in (first, second))
     assert circuit.diff(old, old) == ()
     assert circuit.diff(old, new) == ("relation a is defined differently", "relation c is new", "relation b is gone")
     assert circuit.changed(old, new) == ("a",)
@@ -176,13 +176,11 @@ def test_views_are_bound_anew_when_what_they_read_changes(base: Catalog, analyze
         base,
         analyzer,
     )
-    assert bind.rebound(catalog, analyzer) == catalog
+    assert compile.recompile(catalog, analyzer) == catalog
     assert catalog.get("b").key == ("item",)
     replaced = apply("CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT item, price AS n FROM bids;", catalog, analyzer)
-    assert (bind.rebound(replaced, analyzer).get("b").key, bind.rebound(replaced, analyzer).get("b").changes) == (
-        None,
-        "append",
-    )
+    b = compile.recompile(replaced, analyzer).get("b")
+    assert (b.key, b.changes) == (None, "append")
 
 
 def test_a_view_that_lost_its_key_is_refused(base: Catalog, analyzer: bind.Analyzer) -> None:
@@ -196,5 +194,33 @@ def test_a_view_that_lost_its_key_is_refused(base: Catalog, analyzer: bind.Analy
     )
     replaced = apply("CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT item, price AS n FROM bids;", catalog, analyzer)
     with pytest.raises(Error) as caught:
-        bind.rebound(replaced, analyzer)
+        compile.recompile(replaced, analyzer)
     assert caught.value.code == "EMIT_NEEDS_KEY"
+
+
+def test_a_view_is_compiled_anew_when_its_late_table_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
+    catalog = apply(
+        """
+        CREATE TABLE too_late (item STRING, ts TIMESTAMP);
+        CREATE SOURCE orders (item STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);
+        CREATE MATERIALIZED VIEW a AS SELECT item, window_start, COUNT(*) AS n
+          FROM TUMBLE(orders, ts, INTERVAL '1' MINUTE) GROUP BY item, window_start, window_end LATE DATA TO too_late;
+        """,
+        base,
+        analyzer,
+    )
+    assert compile.definition(catalog.get("a"), catalog, analyzer).late_to == "too_late"
+    replaced = apply("CREATE OR REPLACE TABLE too_late (item STRING);", catalog, analyzer)
+    with pytest.raises(Error) as caught:
+        compile.definition(replaced.get("a"), replaced, analyzer)
+    assert caught.value.code == "TYPE_MISMATCH"
+
+
+def test_compiled_views_belong_to_the_analyzer_that_typed_them(base: Catalog, spark: SparkSession) -> None:
+    from tidegate.spark.analyzer import SparkAnalyzer
+
+    first, second = SparkAnalyzer(spark), SparkAnalyzer(spark)
+    catalog = apply("CREATE MATERIALIZED VIEW a AS SELECT item FROM bids;", base, first)
+    view = catalog.get("a")
+    assert compile.definition(view, catalog, first) is compile.definition(view, catalog, first)
+    assert compile.definition(view, catalog, first) is not compile.definition(view, catalog, second)

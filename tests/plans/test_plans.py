@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.plans.workbench import RELATIONS, apply
-from tidegate import bind
+from tidegate import bind, compile
 from tidegate.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_there_are_cases() -> None:
 def _explained(sql: str, analyzer: bind.Analyzer) -> list[tuple[str, str]]:
     catalog = apply(sql, apply(RELATIONS, Catalog(), analyzer), analyzer)
     last = catalog.relations[-1]
-    return [(stage, _numbered(bind.explain_relation(last, catalog, analyzer, stage)[0])) for stage in STAGES]
+    return [(stage, _numbered(str(compile.explain_relation(last, catalog, analyzer, stage)))) for stage in STAGES]
 
 
 def _numbered(text: str) -> str:

@@ -14,8 +14,8 @@ from tests.plans.workbench import RELATIONS, apply
 from tidegate.bind import Analyzer
 from tidegate.bind.context import Context
 from tidegate.bind.query import bind_query
-from tidegate.bind.view import view_rows
 from tidegate.catalog import Catalog
+from tidegate.compile import view_rows
 from tidegate.plan import Node
 from tidegate.plan.labels import label
 from tidegate.sql import parse

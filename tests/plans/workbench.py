@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate import bind
+from tidegate import bind, compile
 from tidegate.bind import Analyzer
 from tidegate.catalog import Catalog
 from tidegate.errors import Error
@@ -35,9 +35,9 @@ def _apply(statement: s.Statement, catalog: Catalog, analyzer: Analyzer) -> Cata
         case s.CreateRelation():
             entry = bind.bind_relation(statement, analyzer)
         case s.CreateView():
-            entry = bind.view_entry(statement, bind.bind_view(statement, catalog, analyzer))
+            entry = compile.view_entry(statement, compile.compile_view(statement, catalog, analyzer))
         case s.CreateSink():
-            entry, _ = bind.bind_sink(statement, catalog, analyzer)
+            entry, _ = compile.compile_sink(statement, catalog, analyzer)
         case s.Drop():
             return catalog.drop(statement.name.text, cascade=statement.cascade, span=statement.name.span)
         case s.Select():

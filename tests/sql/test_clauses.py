@@ -91,10 +91,7 @@ def test_pgcdc_with_everything() -> None:
         "SLIDING WINDOW 1h SLIDE 5m EMIT ON WATERMARK"
     )
     said = clauses(found.select)
-    assert (
-        said.event_time is not None
-        and render(said.event_time) == "try_variant_get(try_parse_json(payload), '$.row.ts', 'string')"
-    )
+    assert said.event_time is not None and render(said.event_time) == "payload.row.ts"
     assert said.window is not None and said.window.slide is not None
     assert render(said.window.slide) == "INTERVAL '5' MINUTE"
     assert found.allowed_lateness is not None and found.emit is not None

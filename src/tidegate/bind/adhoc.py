@@ -11,7 +11,7 @@ from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
 from tidegate.core.schema import names
 from tidegate.errors import make
-from tidegate.sql import call, parse, render, span_of
+from tidegate.sql import call, render, span_of
 from tidegate.sql.grammar import WITHIN
 from tidegate.sql.later import EARLY_FIRE
 from tidegate.sql.spark_windows import spark_windows
@@ -102,7 +102,7 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
 
 
 def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
-    statement = parse(relation.sql).statements[0]
+    statement = relation.statement
     assert isinstance(statement, CreateView)
     select = _without_windows(with_paths(statement.query.select), catalog).transform(_sorted)
     inner = _expanded(select, catalog, found, sources, frozenset())

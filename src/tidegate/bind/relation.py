@@ -9,8 +9,7 @@ from sqlglot import exp
 from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.storable import check_comparable, check_type
 from tidegate.bind.unsupported import refused
-from tidegate.bind.view import BoundView, bind_view
-from tidegate.catalog import Catalog, ConnectorNote, Relation, TimeNote
+from tidegate.catalog import ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span, did_you_mean, make
@@ -42,18 +41,7 @@ def bind_relation(statement: CreateRelation, analyzer: Analyzer) -> Relation:
     )
 
 
-def bind_sink(statement: CreateSink, catalog: Catalog, analyzer: Analyzer) -> tuple[Relation, BoundView | None]:
-    """The entry for a sink, and the view it is over if it has a query of its own."""
-    if statement.query is not None:
-        view = bind_view(statement, catalog, analyzer)
-        entry = _sink_entry(statement, view.columns, view.dependencies, view.key, view.kind, view.hidden)
-        return entry, view
-    assert statement.relation is not None
-    read = catalog.readable(statement.relation.text, statement.relation.span)
-    return _sink_entry(statement, read.columns, (read.name,), read.key, read.changes, read.hidden), None
-
-
-def _sink_entry(
+def sink_entry(
     statement: CreateSink,
     columns: Schema,
     dependencies: tuple[str, ...],
@@ -61,6 +49,7 @@ def _sink_entry(
     changes: str,
     hidden: Schema,
 ) -> Relation:
+    """The entry for a sink, with the columns, key and changes of what it reads."""
     return Relation(
         name=statement.name.text,
         kind="sink",
@@ -181,14 +170,14 @@ def lateness_note(statement: Lateness, view: Relation | None, analyzer: Analyzer
     return TimeNote(column.name, "lateness", sql)
 
 
-def known_times(view: BoundView, times: tuple[TimeNote, ...], analyzer: Analyzer) -> tuple[TimeNote, ...]:
+def known_times(name: str, columns: Schema, times: tuple[TimeNote, ...], analyzer: Analyzer) -> tuple[TimeNote, ...]:
     """LATENESS that was said before the view was made, checked now that its columns are known."""
-    by_name = {column.name.casefold(): column for column in view.columns}
+    by_name = {column.name.casefold(): column for column in columns}
     for note in times:
         column = by_name.get(note.column.casefold())
         if column is None:
-            known = did_you_mean(note.column, [each.name for each in view.columns], what="columns")
-            message = f"LATENESS {view.name}.{note.column}: {view.name} has no such column"
+            known = did_you_mean(note.column, [each.name for each in columns], what="columns")
+            message = f"LATENESS {name}.{note.column}: {name} has no such column"
             raise make("UNKNOWN_COLUMN", message=message, hint=known)
         check_subtractable(column, note.sql, None, analyzer)
     return tuple(replace(note, column=by_name[note.column.casefold()].name) for note in times)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidegate.core.schema import Column, Schema, names
+from tidegate.sql.parsing import parse_definition
+from tidegate.sql.statements import Statement
 
 RelationKind = Literal["source", "table", "view", "sink"]
 
@@ -56,6 +58,11 @@ class Relation:
         missing = set(self.primary_key) - set(names(self.columns))
         if missing:
             raise ValueError(f"primary key of {self.name} names columns it does not have: {sorted(missing)}")
+
+    @property
+    def statement(self) -> Statement | None:
+        """The statement that made it, None for what every database has."""
+        return parse_definition(self.sql) if self.sql else None
 
     @property
     def described(self) -> str:

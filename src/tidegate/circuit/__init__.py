@@ -1,8 +1,9 @@
 """Logical plans -> the circuit that the engine runs, its identity and its description."""
 
-from tidegate.circuit.build import build, circuit_of, event_views, maintained, ops_behind, upstream
 from tidegate.circuit.fingerprint import Fingerprint, changed, diff, fingerprint
+from tidegate.circuit.lower import Lowering, circuit_of
 from tidegate.circuit.model import Branch, Circuit, Filter, Input, Op, Output, Port, Project
+from tidegate.circuit.walk import ops_behind, upstream
 
 __all__ = [
     "Branch",
@@ -10,17 +11,15 @@ __all__ = [
     "Filter",
     "Fingerprint",
     "Input",
+    "Lowering",
     "Op",
     "Output",
     "Port",
     "Project",
-    "build",
     "changed",
     "circuit_of",
     "diff",
-    "event_views",
     "fingerprint",
-    "maintained",
     "ops_behind",
     "upstream",
 ]

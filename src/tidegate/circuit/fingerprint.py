@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.circuit.build import upstream
 from tidegate.circuit.identity import branch_definition, digest, types
 from tidegate.circuit.model import Circuit, Input, Output
+from tidegate.circuit.walk import upstream
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,21 @@ from tidegate.catalog.relation import Relation
 from tidegate.circuit.identity import op_id
 from tidegate.circuit.joins import interval_spec, join_spec, lookup_spec
 from tidegate.circuit.labels import label
-from tidegate.circuit.model import Branch, Door, Filter, Guard, Input, Op, Origin, Port, Project, Refusal, Seen
+from tidegate.circuit.model import (
+    Branch,
+    Circuit,
+    Door,
+    Filter,
+    Guard,
+    Input,
+    Op,
+    Origin,
+    Output,
+    Port,
+    Project,
+    Refusal,
+    Seen,
+)
 from tidegate.circuit.refused_rows import port_columns, with_row
 from tidegate.core.columns import ORDER
 from tidegate.core.durations import parse_micros
@@ -76,6 +90,25 @@ class Lowering:
             return self.branches(plan)
         finally:
             self._since, self._relation = outside
+
+    def output(self, name: str, plan: Node, kind: str, visible: int, owner: str | None = None) -> Output:
+        """The output of a plan whose first `visible` columns can be seen. `owner`: the relation it is computed for."""
+        return Output(
+            relation=name,
+            branches=self.rows(owner or name, plan),
+            columns=plan.schema[:visible],
+            hidden=plan.schema[visible:],
+            key=plan.traits.key,
+            kind=kind,
+            mark=plan.traits.mark,
+        )
+
+    def circuit(self, outputs: tuple[Output, ...]) -> Circuit:
+        """Everything that was lowered, with these outputs."""
+        inputs = tuple(self.inputs[name] for name in sorted(self.inputs))
+        doors = tuple(self.doors[name] for name in sorted(self.doors))
+        ops = tuple(sorted(self.ops.values(), key=lambda op: (op.level, op.id)))
+        return Circuit(inputs, ops, outputs, doors, tuple(self.lines[name] for name in sorted(self.lines)))
 
     def line(self, line: Line) -> str:
         """The name of a line that something is held against."""
@@ -356,6 +389,12 @@ class Lowering:
 
     def _level(self, producer: str) -> int:
         return self.ops[producer].level if producer in self.ops else 0
+
+
+def circuit_of(name: str, plan: Node, kind: str, visible: int, begun: Mapping[str, int] | None = None) -> Circuit:
+    """The circuit of one plan alone, whose first `visible` columns can be seen."""
+    lowering = Lowering(begun or {})
+    return lowering.circuit((lowering.output(name, plan, kind, visible),))
 
 
 def _told(node: logical.Door) -> list[str]:

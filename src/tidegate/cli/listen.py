@@ -28,9 +28,7 @@ Texts = list[str] | None
 def listen(
     context: typer.Context,
     postgres: Annotated[Text, _option("--postgres", SOURCE, "URL", "postgresql://user:password@host/database")] = None,
-    table: Annotated[
-        Texts, _option("--table", SOURCE, "NAME", "Table to capture. Repeatable; '*' for all.")
-    ] = None,
+    table: Annotated[Texts, _option("--table", SOURCE, "NAME", "Table to capture. Repeatable; '*' for all.")] = None,
     publication: Annotated[Text, _option("--publication", SOURCE, "NAME", "Default: created automatically.")] = None,
     slot: Annotated[Text, _option("--slot", SOURCE, "NAME", "Default: created automatically.")] = None,
     snapshot: Annotated[
@@ -70,9 +68,7 @@ def listen(
     ] = None,
     kafka: Annotated[Text, _option("--kafka", ADAPTER, "BROKERS", "Write to a Kafka topic.")] = None,
     kafka_topic: Annotated[Text, _option("--kafka-topic", ADAPTER, "TOPIC", "Which topic.")] = None,
-    postgres_sink: Annotated[
-        Text, _option("--postgres-sink", ADAPTER, "URL", "Write to a PostgreSQL table.")
-    ] = None,
+    postgres_sink: Annotated[Text, _option("--postgres-sink", ADAPTER, "URL", "Write to a PostgreSQL table.")] = None,
     postgres_sink_table: Annotated[Text, _option("--postgres-sink-table", ADAPTER, "NAME", "Which table.")] = None,
     redis: Annotated[Text, _option("--redis", ADAPTER, "URL", "Write to a Redis stream.")] = None,
     redis_stream: Annotated[Text, _option("--redis-stream", ADAPTER, "NAME", "Which stream.")] = None,

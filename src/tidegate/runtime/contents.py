@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tidegate import bind, errors
 from tidegate.catalog.bus import BUS, EVENTS
+from tidegate.catalog.maintained import uses_bus
 from tidegate.catalog.relation import Relation
 from tidegate.catalog.system import PREFIX
-from tidegate.circuit.build import uses_bus
 from tidegate.connectors.contract import Rows
 from tidegate.core import zset
 from tidegate.core.arrow_types import arrow_type
@@ -73,9 +73,7 @@ class Contents:
 
     def pending(self, relation: Relation) -> list[tuple[pa.Table, int]]:
         """Rows of a relation that no step has processed yet, in order, with their weights."""
-        first = max(
-            self._log.header(self._log.last()).entry, self._ledger.first_entries().get(relation.name, 0)
-        )
+        first = max(self._log.header(self._log.last()).entry, self._ledger.first_entries().get(relation.name, 0))
         found = []
         for _, _, parts in self._inserts.entries(
             max(first, self._inserts.first()), self._inserts.head(), {relation.name}

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidegate import circuit
-from tidegate.catalog.bus import DEFAULT_IDLE, OF_VIEW
+from tidegate import circuit, compile
 from tidegate.catalog import Catalog
-from tidegate.catalog.bus import BUS, RESULTS
+from tidegate.catalog.bus import BUS, DEFAULT_IDLE, OF_VIEW, RESULTS
+from tidegate.catalog.maintained import event_views
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.contract import StreamSource
 from tidegate.core.durations import parse_micros
@@ -36,7 +36,7 @@ class Definitions:
         """The circuit of everything that is maintained."""
         begun, catalog = self._ledger.begun(), self._catalog.value
         if self._built is None or self._built[0] is not catalog or self._built[1] != (BUS in begun):
-            self._built = (catalog, BUS in begun, circuit.build(catalog, self._spark.analyzer, begun))
+            self._built = (catalog, BUS in begun, compile.build(catalog, self._spark.analyzer, begun))
         return self._built[2]
 
     def pipeline(self) -> Wanted | None:
@@ -48,7 +48,7 @@ class Definitions:
 
     def returning_views(self) -> list[ReturningView]:
         """The views whose results return to the event bus."""
-        views = circuit.event_views(self._catalog.value)
+        views = event_views(self._catalog.value)
         if not views:
             return []
         keys = {output.relation: output.key for output in self.circuit().outputs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate import bind, errors
+from tidegate import bind, compile, errors
 from tidegate.bind.analyzer import Analyzer
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
@@ -18,14 +18,12 @@ from tidegate.storage.ledger import Ledger
 EARLY_FIRE = ("table.exec.emit.early-fire.enabled", "table.exec.emit.early-fire.delay")
 
 
-def with_default_emit(
-    statement: s.CreateView, catalog: Catalog, analyzer: Analyzer, ledger: Ledger
-) -> s.CreateView:
+def with_default_emit(statement: s.CreateView, catalog: Catalog, analyzer: Analyzer, ledger: Ledger) -> s.CreateView:
     """The view with the EMIT that Flink's early-fire settings give a window that says none."""
     enabled, delay = (ledger.setting(name) for name in EARLY_FIRE)
     if statement.query.emit is not None or (enabled or "").lower() != "true" or delay is None:
         return statement
-    bound = bind.bind_view(statement, catalog, analyzer)
+    bound = compile.compile_view(statement, catalog, analyzer)
     if not any(isinstance(node, WindowAggregate) for node in walk(bound.plan)):
         return statement
     text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{parse_micros(delay)}' MICROSECOND"
@@ -50,12 +48,12 @@ def with_forced_emit(
     if sink.abilities.accepts == "upsert" or relation.changes == "append" or statement.relation is None:
         return relation
     view = catalog.get(statement.relation.text)
-    declared = parse(view.sql).statements[0] if view.kind == "view" else None
+    declared = view.statement
     if not isinstance(declared, s.CreateView) or declared.query.emit is not None:
         return relation
     if sink.abilities.accepts == "changelog" and view.emit != "on_watermark":
         return relation
-    if sink.abilities.accepts == "append" and _fires_early(bind.definition(view, catalog, analyzer).plan):
+    if sink.abilities.accepts == "append" and _fires_early(compile.definition(view, catalog, analyzer).plan):
         raise errors.make(
             "SINK_CANNOT_TAKE",
             message=f"{sink.spec.kind} in append mode takes only insertions, and {view.name} takes early results back",
@@ -65,7 +63,7 @@ def with_forced_emit(
         )
     forced = "on_window_close" if sink.abilities.accepts == "append" else "changes"
     try:
-        bound = bind.forced_view(relation.name, view, bind.Extras(forced=forced), catalog, analyzer)
+        bound = compile.forced_view(relation.name, view, bind.Extras(forced=forced), catalog, analyzer)
     except errors.Error as error:
         if error.code != "EMIT_NEEDS_WATERLINE":
             raise

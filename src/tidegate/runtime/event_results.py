@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.bind.view import WINDOW_EDGES
+from tidegate.bind.events.views import WINDOW_EDGES
 from tidegate.catalog.bus import BUS, RESULTS
 from tidegate.catalog.relation import Relation
 from tidegate.core.columns import OP

@@ -8,7 +8,7 @@ from functools import singledispatchmethod
 
 import pyarrow as pa
 
-from tidegate import bind, errors
+from tidegate import bind, compile, errors
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
 from tidegate.core.durations import EXPECTED_POSITIVE, parse_micros
@@ -80,13 +80,13 @@ class StatementExecutor:
         statement = with_default_emit(statement, self._catalog.value, self._spark.analyzer, self._ledger)
         existing = self._catalog.value.find(statement.name.text)
         times = existing.times if existing is not None else self._ledger.expected_lateness(statement.name.text)
-        bound = bind.bind_view(statement, self._catalog.value, self._spark.analyzer, bind.Extras(times=times))
-        times = bind.known_times(bound, times, self._spark.analyzer)
-        return self._create(statement, bind.view_entry(statement, bound, times), bound.warnings)
+        bound = compile.compile_view(statement, self._catalog.value, self._spark.analyzer, bind.Extras(times=times))
+        times = bind.known_times(bound.name, bound.columns, times, self._spark.analyzer)
+        return self._create(statement, compile.view_entry(statement, bound, times), bound.warnings)
 
     @execute.register(s.CreateSink)
     def _(self, statement: s.CreateSink) -> Result:
-        relation, view = bind.bind_sink(statement, self._catalog.value, self._spark.analyzer)
+        relation, view = compile.compile_sink(statement, self._catalog.value, self._spark.analyzer)
         connector = statement.connector
         sink = registry.sink(
             connector.kind,
@@ -113,7 +113,9 @@ class StatementExecutor:
         if existing is not None and statement.if_not_exists:
             return Result(warnings=warnings, message=f"{existing.name} exists already")
         if statement.or_replace:
-            catalog = bind.rebound(self._catalog.value.replace(relation, statement.name.span), self._spark.analyzer)
+            catalog = compile.recompile(
+                self._catalog.value.replace(relation, statement.name.span), self._spark.analyzer
+            )
             self._captures.forget(self._catalog.value, catalog)
         else:
             catalog = self._catalog.value.create(relation, statement.name.span)
@@ -204,7 +206,7 @@ class StatementExecutor:
             found = self.explain_view(statement.view.text, statement.stage)
         else:
             assert statement.query is not None
-            found = bind.explain_query(statement.query, self._catalog.value, self._spark.analyzer, statement.stage)
+            found = compile.explain_query(statement.query, self._catalog.value, self._spark.analyzer, statement.stage)
         return Result(pa.table({"plan": str(found).splitlines()}))
 
     @execute.register(s.Subscribe)
@@ -232,7 +234,7 @@ class StatementExecutor:
             return Result(warnings=(errors.warning("LATENESS_VIEW_NOT_FOUND", name=name, span=statement.view.span),))
         others = tuple(each for each in view.times if each.column != note.column)
         catalog = self._catalog.value.replace(replace(view, times=(*others, note)))
-        self._catalog.replace(bind.rebound(catalog, self._spark.analyzer))
+        self._catalog.replace(compile.recompile(catalog, self._spark.analyzer))
         return Result(message=f"rows of {view.name} are late below the largest {note.column} less {note.sql}")
 
     @execute.register(s.Set)
@@ -281,10 +283,7 @@ class StatementExecutor:
         """The plan of an existing view."""
         relation = self._catalog.value.get(name)
         catalog, begun = self._catalog.value, self._ledger.begun()
-        text, tree = bind.explain_relation(relation, catalog, self._spark.analyzer, stage, begun)
-        found = Explanation(text)
-        found.tree = tree
-        return found
+        return compile.explain_relation(relation, catalog, self._spark.analyzer, stage, begun)
 
 
 def _options(connector: s.Connector) -> list[tuple[str, str, errors.Span | None]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidegate.catalog.bus import BUS
-from tidegate.circuit.build import event_views
+from tidegate.catalog.maintained import event_views
 from tidegate.runtime.exposition import Family, Sample, render
 from tidegate.storage.step_header import StepHeader
 

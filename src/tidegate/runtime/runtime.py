@@ -74,13 +74,9 @@ class Runtime:
             self.readiness.by_table,
             self._dead_letters,
         )
-        self.contents = Contents(
-            self.catalog, self.log, self.inserts, self.ledger, self.spark, self.readiness, system
-        )
+        self.contents = Contents(self.catalog, self.log, self.inserts, self.ledger, self.spark, self.readiness, system)
         self.tables = PolledTables(self.catalog, self.ledger, self.inserts, self.log, self.contents, self.spark)
-        self.captures = Captures(
-            folder, self.catalog, self.inserts, self.ledger, self.log, self.contents, self.now_us
-        )
+        self.captures = Captures(folder, self.catalog, self.inserts, self.ledger, self.log, self.contents, self.now_us)
         self.sinks = Sinks(folder, self.log)
         self.event_results = EventResults(folder.root, self.log, self.inserts)
         self.totals = Totals()

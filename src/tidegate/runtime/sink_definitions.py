@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate import errors
 from tidegate.catalog.bus import is_bus
+from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
-from tidegate.circuit.build import own_rows
 from tidegate.connectors import registry
 from tidegate.connectors.contract import Sink
 from tidegate.sql import statements as s

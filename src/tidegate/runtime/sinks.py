@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog import Catalog
+from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
-from tidegate.circuit.build import own_rows
 from tidegate.connectors.contract import Interrupted, OutputClosed, RetryAfter, Sink, SinkContext
 from tidegate.core.arrow_types import arrow_schema
 from tidegate.formats.events import matching

@@ -84,9 +84,7 @@ class Recorder:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
         self._keeper.after(stats, clock, self._shards(step - self._base - 1))
         self._keeper.move(clock.lines, clock.time_us, unread=self._clock.wall)
-        rejected = [
-            RejectedRow(*error) for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)
-        ]
+        rejected = [RejectedRow(*error) for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
         files: list[ChangeFile] = []
         came = {address.removeprefix(blocks.OUTPUT): payloads for address, payloads in found.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
@@ -46,6 +47,13 @@ READERS: dict[str, Reader] = {
 def parse(text: str) -> Script:
     """All statements of a text. Spans in them, and in errors, are offsets into this text."""
     return Script(text, tuple(_statement(tokens, text) for tokens in statements(text)))
+
+
+@lru_cache(maxsize=4096)
+def parse_definition(text: str) -> Statement:
+    """The one statement of a text. Whoever changes one of its trees copies it first: it is shared."""
+    (statement,) = parse(text).statements
+    return statement
 
 
 def _statement(tokens: list[Token], text: str) -> Statement:

@@ -153,7 +153,6 @@ class StepHeader:
         return CODEC.decode(StepHeader, document)
 
 
-
 def late_rows(
     rows: pl.DataFrame, relation: str, views: tuple[str, ...], column: str, watermark: str | None
 ) -> Iterator[LateRow]:

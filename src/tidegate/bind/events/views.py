@@ -27,8 +27,10 @@ from tidegate.catalog.bus import BUS, EVENTS, RESULTS, TIME
 from tidegate.errors import Span, make
 from tidegate.sql.clauses import META, clauses
 from tidegate.sql.spans import mark, span_of
-from tidegate.sql.window_names import EDGES
+from tidegate.sql.window_names import EDGES, END, START
 
+WINDOW_EDGES = ("__window_start", "__window_end")
+"""What results that return to the bus have beside the columns of their view: the edges of their window."""
 TAKEN = "__path"
 """How the columns that stand for paths begin."""
 
@@ -45,6 +47,18 @@ def over_events(query: exp.Query, columns: Columns = lambda name: None) -> exp.Q
             _check_channels(select)
             beside_columns(select, columns)
             _nest(select)
+    return result
+
+
+def with_window_edges(query: exp.Query) -> exp.Query:
+    """Select the edges of a query's window too; a query without a window is returned as it is."""
+    if not isinstance(query, exp.Select) or query.args.get("distinct"):
+        return query
+    if clauses(query).window is None and not any(windowed_bus(table) for table in from_tables(query)):
+        return query
+    result = query.copy()
+    for edge, name in zip((START, END), WINDOW_EDGES, strict=True):
+        result.append("expressions", exp.alias_(exp.column(edge), name, quoted=True))
     return result
 
 

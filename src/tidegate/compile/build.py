@@ -1,0 +1,61 @@
+"""Catalog -> circuit: every table and materialized view, and what sinks read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tidegate.bind.analyzer import Analyzer
+from tidegate.catalog import Catalog, Relation
+from tidegate.catalog.bus import BUS, EVENTS, RESULTS
+from tidegate.catalog.maintained import event_views, maintained, uses_bus
+from tidegate.circuit.lower import Lowering
+from tidegate.circuit.model import Circuit, Output, Watched
+from tidegate.compile.views import definition, relation_rows, results_of
+from tidegate.plan import frontiers
+from tidegate.rules import rewrite
+
+
+def build(catalog: Catalog, analyzer: Analyzer, begun: Mapping[str, int] | None = None) -> Circuit:
+    """The circuit of a whole catalog. `begun`: the step after which each relation begins (default 0)."""
+    lowering = Lowering(begun or {})
+    logged = maintained(catalog)
+    if uses_bus(catalog) or BUS in (begun or {}):
+        logged = (EVENTS, *(relation for relation in logged if relation is not EVENTS))
+    outputs = tuple(_output(relation, catalog, analyzer, lowering) for relation in logged)
+    outputs += tuple(_results(view, catalog, analyzer, lowering) for view in event_views(catalog))
+    watched = tuple(each for relation in (EVENTS, *catalog) for each in _watched(relation, catalog, analyzer, lowering))
+    late_to = tuple(
+        (view.name, table)
+        for view in catalog.of_kind("view")
+        if (table := definition(view, catalog, analyzer).late_to) is not None
+    )
+    return replace(lowering.circuit(outputs), watched=watched, late_to=late_to)
+
+
+def _output(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Output:
+    if relation.kind in ("view", "sink"):
+        view = definition(relation, catalog, analyzer)
+        return lowering.output(relation.name, view.left, view.kind, len(view.columns))
+    plan = rewrite(relation_rows(relation, catalog, analyzer).plan)
+    return lowering.output(relation.name, plan, relation.changes, len(relation.columns))
+
+
+def _results(view: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Output:
+    """What a view gives to the bus: its rows with the windows and keys that they belong to."""
+    results = results_of(view, catalog, analyzer)
+    plan = results.left
+    return lowering.output(RESULTS + view.name, plan, results.kind, len(plan.columns), owner=view.name)
+
+
+def _watched(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Iterator[Watched]:
+    """The waterlines of a relation's columns."""
+    if relation.kind == "view":
+        lines = definition(relation, catalog, analyzer).left.traits.waterlines
+    elif relation.kind == "sink" or relation.name not in lowering.inputs:
+        return
+    else:
+        lines = frontiers(relation)
+    for column, line in lines:
+        if relation.column(column) is not None:
+            yield Watched(relation.name, column, line.type, lowering.line(line))

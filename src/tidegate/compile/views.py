@@ -1,0 +1,248 @@
+"""Views: bind -> rewrite, and the entries that the catalog keeps of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+from sqlglot import exp
+
+from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Bound, Context
+from tidegate.bind.emit import final_gate
+from tidegate.bind.events.views import WINDOW_EDGES, with_window_edges
+from tidegate.bind.relation import sink_entry
+from tidegate.bind.scope import Field
+from tidegate.bind.source import bind_relation as bind_rows
+from tidegate.bind.unsupported import refused
+from tidegate.bind.view import NOTHING, BoundView, Extras, bind_definition
+from tidegate.catalog import Catalog, Relation, TimeNote
+from tidegate.catalog.bus import BUS
+from tidegate.catalog.options import accept
+from tidegate.core.schema import Schema
+from tidegate.errors import Warning_, make
+from tidegate.plan import Node, Rank, View, walk
+from tidegate.rules import rewrite
+from tidegate.sql import span_of
+from tidegate.sql.statements import CreateSink, CreateView, Name, Query
+from tidegate.traits import kind as kinds
+
+
+@dataclass(frozen=True)
+class CompiledView:
+    """A view that can be maintained. `bound` is the plan as written, `plan` the rewritten one, which runs; its columns
+    are `columns` followed by `hidden`, parts of its key that were not selected. `output` is the plan of what leaves it
+    if that differs, `late_to` the table that takes its late rows."""
+
+    name: str
+    columns: Schema
+    hidden: Schema
+    bound: Node
+    plan: Node
+    kind: kinds.Kind
+    key: tuple[str, ...] | None
+    emit: str | None
+    dependencies: tuple[str, ...]
+    warnings: tuple[Warning_, ...] = ()
+    output: Node | None = None
+    late_to: str | None = None
+
+    @property
+    def append_only(self) -> bool:
+        return self.left.traits.append_only
+
+    @property
+    def left(self) -> Node:
+        """What queries and sinks see: the plan, or with `emit_final` what has left it."""
+        return self.plan if self.output is None else self.output
+
+
+def compile_view(
+    statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer, extras: Extras = NOTHING
+) -> CompiledView:
+    """Compile CREATE VIEW, or the query of CREATE SINK ... AS SELECT."""
+    query = statement.query
+    if query is None:
+        raise ValueError("a sink without a query has nothing to compile")
+    aliases = statement.aliases if isinstance(statement, CreateView) else ()
+    if isinstance(statement, CreateView):
+        extras = replace(extras, options=accept(statement.options, "view"))
+    return compile_query(statement.name.text, query, aliases, catalog, analyzer, extras)
+
+
+def compile_query(
+    name: str,
+    query: Query,
+    aliases: tuple[Name, ...],
+    catalog: Catalog,
+    analyzer: Analyzer,
+    extras: Extras = NOTHING,
+) -> CompiledView:
+    """Bind and rewrite a query under a name."""
+    bound = bind_definition(name, query, aliases, _context(catalog, analyzer), extras)
+    plan = rewrite(bound.plan)
+    _check_ranks(plan, query)
+    output = _final_output(plan, bound, query)
+    return CompiledView(
+        name=name,
+        columns=plan.schema[: bound.visible],
+        hidden=plan.schema[bound.visible :],
+        bound=bound.plan,
+        plan=plan,
+        kind=kinds.of_emit(bound.emit, (output or plan).traits.append_only),
+        key=plan.traits.key,
+        emit=bound.emit,
+        dependencies=bound.dependencies,
+        warnings=bound.warnings,
+        output=output,
+        late_to=bound.late_to,
+    )
+
+
+def compile_sink(statement: CreateSink, catalog: Catalog, analyzer: Analyzer) -> tuple[Relation, CompiledView | None]:
+    """The entry for a sink, and the view it is over if it has a query of its own."""
+    if statement.query is not None:
+        view = compile_view(statement, catalog, analyzer)
+        return sink_entry(statement, view.columns, view.dependencies, view.key, view.kind, view.hidden), view
+    assert statement.relation is not None
+    read = catalog.readable(statement.relation.text, statement.relation.span)
+    return sink_entry(statement, read.columns, (read.name,), read.key, read.changes, read.hidden), None
+
+
+def view_entry(statement: CreateView, view: CompiledView, times: tuple[TimeNote, ...] = ()) -> Relation:
+    """The catalog's entry for a view. One over the event bus is always maintained: its results return to the bus."""
+    return Relation(
+        name=statement.name.text,
+        kind="view",
+        columns=view.columns,
+        sql=statement.text,
+        append_only=view.append_only,
+        options=accept(statement.options, "view"),
+        times=times,
+        emit=view.emit,
+        materialized=statement.materialized or BUS in view.dependencies,
+        dependencies=view.dependencies,
+        changes=view.kind,
+        key=view.key,
+        hidden=view.hidden,
+    )
+
+
+def recompile(catalog: Catalog, analyzer: Analyzer) -> Catalog:
+    """The catalog with every view compiled anew, for its traits may change with what it reads. Raises if a view can no
+    longer be maintained, such as one that is updated by a key that is gone."""
+    fresh = Catalog()
+    for relation in catalog:
+        if isinstance(relation.statement, CreateView):
+            relation = view_entry(relation.statement, definition(relation, catalog, analyzer), relation.times)
+        fresh = fresh.create(relation)
+    return fresh
+
+
+_CACHED = 1000
+_compiled: WeakKeyDictionary[Analyzer, OrderedDict[object, CompiledView]] = WeakKeyDictionary()
+"""Compiled views by the analyzer that typed them, then by everything else that they depend on."""
+
+
+def definition(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
+    """A view or sink of the catalog, compiled from its SQL. Cached while nothing it reads changes."""
+    return _cached("view", relation, catalog, analyzer, lambda: _from_entry(relation, catalog, analyzer))
+
+
+def results_of(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
+    """A view over the bus as its results return there: with its window and the hidden parts of its key."""
+    return _cached("results", relation, catalog, analyzer, lambda: _results(relation, catalog, analyzer))
+
+
+def _cached(
+    what: str, relation: Relation, catalog: Catalog, analyzer: Analyzer, compiled: Callable[[], CompiledView]
+) -> CompiledView:
+    cache = _compiled.setdefault(analyzer, OrderedDict())
+    key = (what, relation, catalog.upstream(relation), _late_table(relation, catalog))
+    if key not in cache:
+        cache[key] = compiled()
+        while len(cache) > _CACHED:
+            cache.popitem(last=False)
+    return cache[key]
+
+
+def _late_table(relation: Relation, catalog: Catalog) -> Relation | None:
+    """The table of LATE DATA TO, which a view names but does not read."""
+    query = getattr(relation.statement, "query", None)
+    target = query.late_data_to if isinstance(query, Query) else None
+    return None if target is None else catalog.find(target.text)
+
+
+def _from_entry(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
+    statement = relation.statement
+    assert isinstance(statement, CreateView | CreateSink)
+    extras = Extras(times=relation.times, forced=relation.emit if relation.kind == "sink" else None)
+    if statement.query is None:
+        return forced_view(relation.name, catalog.get(relation.dependencies[0]), extras, catalog, analyzer)
+    return compile_view(statement, catalog, analyzer, extras)
+
+
+def _results(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
+    statement = relation.statement
+    assert isinstance(statement, CreateView)
+    query, aliases = statement.query, statement.aliases
+    select = with_window_edges(query.select)
+    if select is not query.select:
+        query = replace(query, select=select)
+        aliases = aliases and (*aliases, *(Name(edge, query.span) for edge in WINDOW_EDGES))
+    extras = Extras(options=relation.options, times=relation.times, reserved=WINDOW_EDGES)
+    return compile_query(relation.name, query, aliases, catalog, analyzer, extras)
+
+
+def forced_view(name: str, view: Relation, extras: Extras, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
+    """A view under another name, with the strategy that a sink forces on it."""
+    statement = view.statement
+    assert isinstance(statement, CreateView)
+    extras = replace(extras, options=view.options, times=view.times)
+    return compile_query(name, statement.query, statement.aliases, catalog, analyzer, extras)
+
+
+def view_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
+    """What a query sees of a view: a maintained one as it is, a plain one as if it were written there."""
+    view = definition(relation, catalog, analyzer)
+    plan: Node = View(relation.name, view.plan) if relation.materialized else view.plan
+    return Bound(plan, tuple(Field(each.name, each.name, each.type, each.nullable) for each in view.columns))
+
+
+def relation_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
+    """The rows of any relation that can be read."""
+    return bind_rows(relation, _context(catalog, analyzer))
+
+
+def _context(catalog: Catalog, analyzer: Analyzer) -> Context:
+    return Context(catalog, analyzer, lambda view: view_rows(view, catalog, analyzer))
+
+
+def _final_output(plan: Node, view: BoundView, query: Query) -> Node | None:
+    """The gate of `emit_final`, whose option is the name or number of a column."""
+    option = view.emit_final
+    if option is None:
+        return None
+    names = plan.columns[: view.visible]
+    if option.isdigit():
+        found = names[int(option)] if int(option) < view.visible else None
+    else:
+        found = next((name for name in names if name.casefold() == option.casefold()), None)
+    if found is None:
+        message = f"'emit_final' = '{option}': the view has no such column"
+        raise make("UNKNOWN_COLUMN", message=message, hint=f"its columns are {', '.join(names)}", span=query.span)
+    return final_gate(plan, found, query.span)
+
+
+def _check_ranks(plan: Node, query: Query) -> None:
+    """A rank that no filter bounds would have to be renumbered on every change."""
+    unbounded = next((node for node in walk(plan) if isinstance(node, Rank)), None)
+    if unbounded is None:
+        return
+    window = query.select.find(exp.Window)
+    name = unbounded.function.upper()
+    hint = f"keep the first rows: SELECT * FROM (SELECT ..., {name}() OVER (...) AS n FROM ...) WHERE n <= 10"
+    detail = "every change could renumber all rows of its partition"
+    raise refused(f"{name}() without a limit", span_of(window) if window else query.span, hint, detail)
