@@ -21,7 +21,7 @@ class Fingerprint:
     @property
     def whole(self) -> str:
         """One hash for everything."""
-        return digest((sorted(self.inputs.items()), sorted(self.outputs.items()), sorted(self.ops)))
+        return digest((self.inputs, self.outputs, sorted(self.ops)))
 
     def to_json(self) -> dict[str, dict[str, str]]:
         return {"inputs": dict(self.inputs), "outputs": dict(self.outputs), "ops": dict(self.ops)}

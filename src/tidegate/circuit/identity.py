@@ -1,4 +1,8 @@
-"""The identity of an op: a hash of its definition and of everything above it, whatever views it serves."""
+"""The identity of an op: a hash of its definition and of everything above it, whatever views it serves.
+
+What is hashed is the canonical JSON of the definition (`circuit/stored.py`), never Python's `repr`: a class may be
+renamed, and a field with a default added, without changing an id and losing the state that is stored under it.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,23 @@ import hashlib
 from collections.abc import Iterable
 
 from tidegate.circuit.model import Branch, Port
+from tidegate.circuit.stored import CODEC
+from tidegate.core.records import Codec, canonical
 from tidegate.core.schema import Schema
 from tidegate.ir.specs import KernelSpec
 
 DIGITS = 12
 
 
-def digest(parts: Iterable[object]) -> str:
-    """A short hash of plain data, the same in every process."""
-    text = "\n".join(repr(part) for part in parts)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+def digest(parts: Iterable[object], codec: Codec = CODEC) -> str:
+    """A short hash of plain data, the same in every process and version."""
+    return hashlib.sha256(canonical(codec.encode(list(parts))).encode()).hexdigest()[:DIGITS]
 
 
-def op_id(kernel: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int) -> str:
-    """Upstream ops are named by their ids in the branches, so the hash covers all of them. `since` is the step after
-    which an op over an input begins."""
-    return digest((kernel, *(_port(port) for port in ports), types(columns), since))
+def op_id(kernel: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int, codec: Codec = CODEC) -> str:
+    """Hashes an op. Upstream ops are named by their ids in the branches, so the hash covers all of them. `since` is the
+    step after which an op over an input begins."""
+    return digest((kernel, [_port(port) for port in ports], types(columns), since), codec)
 
 
 def branch_definition(branch: Branch) -> tuple[object, ...]:

@@ -107,8 +107,8 @@ class Codec:
         actual = self._class_of(hint, document, path)
         name = self._names.get(actual)
         given = {key: item for key, item in document.items() if name is None or key not in (KIND, VERSION)}
-        if name is not None and document.get(VERSION) != self._versions.get(name):
-            raise Malformed(f"{path}: version {document.get(VERSION)} of {name} is not known")
+        if name in self._versions:
+            _checked(document.get(VERSION) in range(1, self._versions[name] + 1), document, "a known version", path)
         known = {each.name: each for each in fields(actual) if each.init}
         if unknown := given.keys() - known.keys():
             raise Malformed(f"{path}: unknown field {min(unknown)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from tidegate.storage.step_log import StepLog
 from tidegate.traits.waterline import Frontier, walk
 
 if TYPE_CHECKING:
-    from tidegate.spark.generation import Wanted
+    from tidegate.spark.generation import Wanted, fingerprint
 
 
 class Definitions:
@@ -87,7 +86,7 @@ def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
 
 
 def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
-    from tidegate.spark.generation import Wanted
+    from tidegate.spark.generation import Wanted, fingerprint
 
     relations = [catalog.get(item.relation) for item in built.inputs]
     connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
@@ -97,11 +96,10 @@ def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     begun = {
         name: step for name, step in ledger.begun().items() if any(name == each.relation for each in built.outputs)
     }
-    described = repr((built, [(name, each.spec) for name, each in sources.items()], sorted(fed.items()), begun))
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
     idle = {each.name: parse_micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
     idle |= _idle_views(built, catalog)
-    return Wanted(built, sources, fed, hashlib.sha256(described.encode()).hexdigest(), logged, begun, idle)
+    return Wanted(built, sources, fed, fingerprint(built, sources, fed, begun), logged, begun, idle)
 
 
 def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:

@@ -5,24 +5,28 @@ there before begins with that op's whole content (a replay)."""
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tidegate.circuit.identity import digest
 from tidegate.circuit.model import Branch, Circuit, Input
-from tidegate.connectors.contract import StreamSource
+from tidegate.circuit.stored import KERNEL_VERSIONS, KINDS
+from tidegate.connectors import registry
+from tidegate.connectors.contract import SourceSpec, StreamSource
 from tidegate.core.files import write_atomically
+from tidegate.core.records import Codec
 from tidegate.core.schema import Schema
 from tidegate.spark import blocks
 from tidegate.spark.lowering import Consumer, Replays, consumers
 from tidegate.spark.processor import STATE
 
+FILE = "generation.json"
 FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}
 
 
@@ -169,14 +173,107 @@ def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[st
 
 
 def outputs_read(wanted: Wanted) -> dict[str, str]:
-    """Each output's creation and how it reads its rows, as a text: while that stays the same it is the same output."""
+    """A hash of each output's creation and of how it reads its rows: while it stays the same it is the same output."""
     return {
-        output.relation: repr(
+        output.relation: digest(
             [wanted.begun.get(output.relation, 0)]
             + [(each.producer, each.steps) for each in output.branches if "@" not in each.producer]
         )
         for output in wanted.circuit.outputs
     }
+
+
+def fingerprint(
+    circuit: Circuit, sources: Mapping[str, StreamSource], fed: Mapping[str, int], begun: Mapping[str, int]
+) -> str:
+    """A hash of what should run: a pipeline resumes its generation while it stays the same."""
+    return digest((circuit, [source.spec for source in sources.values()], fed, begun), CODEC)
+
+
+class StoredSources(Mapping[str, StreamSource]):
+    """The connectors of a stored generation, made from their specs when they are first asked for."""
+
+    def __init__(self, specs: tuple[SourceSpec, ...]) -> None:
+        self._specs = {spec.relation: spec for spec in specs}
+        self._made: dict[str, StreamSource] = {}
+
+    def __getitem__(self, relation: str) -> StreamSource:
+        if relation not in self._made:
+            spec = self._specs[relation]
+            options = [(name, value, None) for name, value in spec.options.items()]
+            made = registry.source(spec.kind, relation, spec.columns, options, spec.format, key=spec.key)
+            self._made[relation] = cast(StreamSource, made)
+        return self._made[relation]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+
+@dataclass(frozen=True)
+class FeedStart:
+    """The first offset of a generation's feed."""
+
+    entry: int
+    tick: int
+    time: int
+    lines: Mapping[str, int | float | str | None]
+
+
+@dataclass(frozen=True)
+class GenerationRecord:
+    """A generation as it is stored: `sources` in the order of Spark's offsets, `restore` relative to the folder of
+    generations."""
+
+    number: int
+    base_step: int
+    circuit: Circuit
+    sources: tuple[SourceSpec, ...]
+    fed: Mapping[str, int]
+    fingerprint: str
+    logged: frozenset[str]
+    begun: Mapping[str, int]
+    idle: Mapping[str, int]
+    start: FeedStart
+    positions: Mapping[str, Mapping[str, Any]]
+    carried: frozenset[str]
+    known_outputs: Mapping[str, str]
+    restore: tuple[str, ...]
+
+    @staticmethod
+    def of(generation: Generation, folder: Path) -> GenerationRecord:
+        wanted = generation.wanted
+        return GenerationRecord(
+            number=generation.number,
+            base_step=generation.base_step,
+            circuit=wanted.circuit,
+            sources=tuple(source.spec for source in wanted.sources.values()),
+            fed=wanted.fed,
+            fingerprint=wanted.fingerprint,
+            logged=wanted.logged,
+            begun=wanted.begun,
+            idle=wanted.idle,
+            start=FeedStart(**generation.start),
+            positions=generation.positions,
+            carried=generation.carried,
+            known_outputs=generation.known_outputs,
+            restore=tuple(str(Path(path).relative_to(folder)) for path in generation.restore),
+        )
+
+    def generation(self, folder: Path) -> Generation:
+        sources = StoredSources(self.sources)
+        wanted = Wanted(self.circuit, sources, self.fed, self.fingerprint, self.logged, self.begun, self.idle)
+        start = {field.name: getattr(self.start, field.name) for field in fields(self.start)}
+        positions = {relation: dict(position) for relation, position in self.positions.items()}
+        restore = tuple(str(folder / path) for path in self.restore)
+        return Generation(
+            self.number, self.base_step, wanted, start, positions, self.carried, self.known_outputs, restore
+        )
+
+
+CODEC = Codec({**KINDS, "source": SourceSpec}, KERNEL_VERSIONS)
 
 
 class Generations:
@@ -187,12 +284,11 @@ class Generations:
 
     def current(self) -> Generation | None:
         """The newest generation that was begun."""
-        numbers = sorted(int(path.name) for path in self._folder.iterdir() if (path / "generation.pickle").exists())
+        numbers = sorted(int(path.name) for path in self._folder.iterdir() if (path / FILE).exists())
         if not numbers:
             return None
-        with open(self.home(numbers[-1]) / "generation.pickle", "rb") as file:
-            found: Generation = pickle.load(file)
-        return found
+        document = json.loads((self.home(numbers[-1]) / FILE).read_text())
+        return CODEC.decode(GenerationRecord, document).generation(self._folder)
 
     def home(self, number: int) -> Path:
         return self._folder / str(number)
@@ -203,7 +299,8 @@ class Generations:
     def begin(self, generation: Generation) -> None:
         """Makes a generation the newest. Until this has happened the one before is still in force."""
         self.home(generation.number).mkdir(parents=True, exist_ok=True)
-        write_atomically(self.home(generation.number) / "generation.pickle", pickle.dumps(generation))
+        document = CODEC.encode(GenerationRecord.of(generation, self._folder))
+        write_atomically(self.home(generation.number) / FILE, json.dumps(document).encode())
 
     def forget_before(self, number: int) -> None:
         """Removes generations that were taken over completely."""

@@ -1,0 +1,77 @@
+"""The stable names under which the parts of a circuit are stored and hashed.
+
+A name never changes and is never used again for something else; the class behind it may be renamed. A kernel's version
+goes up when the meaning of its state changes: its ops then get new ids, and begin with new state.
+"""
+
+from __future__ import annotations
+
+from tidegate.circuit import model
+from tidegate.core.records import Codec
+from tidegate.core.schema import Column
+from tidegate.ir import join_specs, specs
+from tidegate.traits import waterline
+
+KERNEL_VERSIONS = {
+    "aggregate": 1,
+    "assign_windows": 1,
+    "distinct": 1,
+    "emit_gate": 1,
+    "gated": 1,
+    "hold_back": 1,
+    "interval_join": 1,
+    "join": 1,
+    "lookup_join": 1,
+    "set_operation": 1,
+    "table": 1,
+    "temporal_filter": 1,
+    "top_n": 1,
+    "windowed": 1,
+}
+
+KINDS: dict[str, type] = {
+    "aggregate": specs.AggregateSpec,
+    "assign_windows": specs.AssignSpec,
+    "distinct": specs.DistinctSpec,
+    "emit_gate": specs.GateSpec,
+    "gated": specs.GatedSpec,
+    "hold_back": specs.HoldBackSpec,
+    "interval_join": join_specs.IntervalSpec,
+    "join": join_specs.JoinSpec,
+    "lookup_join": join_specs.LookupSpec,
+    "set_operation": specs.SetOpSpec,
+    "table": specs.TableSpec,
+    "temporal_filter": specs.DuringSpec,
+    "top_n": specs.TopNSpec,
+    "windowed": specs.WindowedSpec,
+    "call": specs.Call,
+    "column": Column,
+    "comparison": join_specs.Comparison,
+    "early_fire": join_specs.EarlyFire,
+    "join_column": join_specs.Taken,
+    "key_pair": join_specs.KeyPair,
+    "length": specs.Length,
+    "order": specs.Order,
+    "watermark_test": specs.Test,
+    "window": specs.WindowSpec,
+    "branch": model.Branch,
+    "circuit": model.Circuit,
+    "filter": model.Filter,
+    "ingress_check": model.Door,
+    "input": model.Input,
+    "late_drop": model.Refusal,
+    "late_filter": model.Guard,
+    "observed_column": model.Seen,
+    "op": model.Op,
+    "origin": model.Origin,
+    "output": model.Output,
+    "port": model.Port,
+    "project": model.Project,
+    "visible_watermark": model.Watched,
+    "watermark_expression": waterline.Expression,
+    "watermark_extreme": waterline.Extreme,
+    "watermark_of_input": waterline.Frontier,
+    "watermark_of_window": waterline.Opened,
+}
+
+CODEC = Codec(KINDS, KERNEL_VERSIONS)
