@@ -86,7 +86,7 @@ def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
 
 
 def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
-    from tidegate.spark.generation import Wanted
+    from tidegate.spark.generation import Wanted, fingerprint
 
     relations = [catalog.get(item.relation) for item in built.inputs]
     connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
