@@ -17,9 +17,9 @@ from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.file import record, rotation
 from tidegate.connectors.file.sink import FileSink
-from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_schema
 from tidegate.errors import Error
 from tidegate.formats.events import Event, rows_of
 

@@ -20,9 +20,9 @@ import tidegate
 from tests.servers import Broker, Record, kafka_broker
 from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.kafka.sink import KafkaSink, transactional_name
-from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_schema
 from tidegate.errors import Error, Span
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))

@@ -17,9 +17,9 @@ from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.redis.client import Connection
 from tidegate.connectors.redis.sink import RedisSink
-from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_schema
 from tidegate.errors import Error, Span
 from tidegate.formats.events import Event, rows_of
 

@@ -23,8 +23,8 @@ from tests.connectors.streams import Run, files, given, good
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors import registry
 from tidegate.connectors.contract import OutputClosed, Sink, SinkContext
-from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_schema
 from tidegate.errors import Error, Span
 from tidegate.formats.events import Event, rows_of
 

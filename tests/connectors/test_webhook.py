@@ -29,9 +29,9 @@ from tidegate.connectors.webhook.options import PostOptions
 from tidegate.connectors.webhook.posting import pause_after, wait_of
 from tidegate.connectors.webhook.sink import DeliveryError, WebhookSink
 from tidegate.connectors.webhook.source import WebhookSource
-from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_schema
 from tidegate.errors import Error
 from tidegate.formats.events import Event, rows_of
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_type
 from tidegate.formats.base import Decoder, Encoder, Layout
 from tidegate.formats.names import decoder, encoder
 

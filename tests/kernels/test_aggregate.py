@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
 from tests.model.reference import Change
-from tidegate.core.polars_types import polars_type
+from tidegate.core.types import polars_type
 from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
 

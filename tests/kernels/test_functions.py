@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels.bench import Bench
 from tests.model.reference import Change
-from tidegate.core.polars_types import polars_type
+from tidegate.core.types import polars_type
 from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock

@@ -12,7 +12,8 @@ import pytest
 from tests.kernels.bench import Bench
 from tests.model.reference import Change
 from tidegate.core.columns import WEIGHT
-from tidegate.core.polars_types import polars_type
+from tidegate.core.types import polars_type
+from tidegate.errors import Error
 from tidegate.ir.specs import AggregateSpec, Call, TableSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
@@ -95,7 +96,7 @@ def test_type_names(type: str, expected: pl.DataType) -> None:
 
 
 def test_a_type_that_cannot_be_kept_is_named() -> None:
-    with pytest.raises(ValueError, match="variant"):
+    with pytest.raises(Error, match="columns of type variant cannot be stored"):
         polars_type("variant")
 
 

@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from tidegate.core.polars_types import decimal_parts
+from tidegate.core.types import decimal_parts
 from tidegate.ir.specs import Call
 
 Row = tuple[Any, ...]

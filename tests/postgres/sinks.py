@@ -12,9 +12,9 @@ from tests.servers.postgres import Postgres
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.postgres.sink import PostgresSink
-from tidegate.core.arrow_types import arrow_schema
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_schema
 from tidegate.errors import Error, Span
 
 VIEW: Schema = (Column("item", "string"), Column("total", "bigint"))

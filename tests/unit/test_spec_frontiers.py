@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from tidegate.core.schema import Column
+from tidegate.core.types import Type
 from tidegate.ir.specs import Length
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given, Input
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import INFINITE, number
 from tidegate.testing.time.frontiers import Frontier, Hold, Time
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.core.types import Type, parse_type
 from tidegate.testing.spec import cells
 from tidegate.testing.spec.compare import Comparable, comparable, diff, same
-from tidegate.testing.spec.types import Type, parse_type
 from tidegate.testing.spec.values import WrongValue, parse, show
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tidegate.core.types import Type
 from tidegate.ir.specs import Length
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.acceptance import Candidate, Taken
 from tidegate.testing.time.amounts import DAY, INFINITE, add_months, minus
 from tidegate.testing.time.windows import Window, sessions

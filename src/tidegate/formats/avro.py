@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.quoting import identifier
 from tidegate.core.schema import Schema, names
+from tidegate.core.types import arrow_type
 from tidegate.formats import avro_schema
 from tidegate.formats.avro_values import array, cells, text
 from tidegate.formats.base import KEY, VALUE, Layout

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.options import Bag
 from tidegate.core.schema import Schema
+from tidegate.core.types import arrow_type
 from tidegate.errors import make
 from tidegate.formats.base import Layout
 from tidegate.formats.schemas import AvroSchema

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.catalog.bus import EVENTS
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.render import json_cells
+from tidegate.core.types import arrow_type
 
 SCHEMA = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in EVENTS.columns])
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.core.arrow_types import arrow_type, spark_name
 from tidegate.core.options import Bag
 from tidegate.core.quoting import identifier, literal
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_type, spark_name
 
 UNITS = ("s", "ms", "us", "ns")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

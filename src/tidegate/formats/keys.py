@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.quoting import identifier
 from tidegate.core.render import json_cells, json_objects
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import arrow_type
 from tidegate.formats import fields
 from tidegate.formats.base import KEY, Layout
 from tidegate.formats.fields import Times

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.options import Bag
 from tidegate.core.quoting import literal
+from tidegate.core.types import arrow_type
 from tidegate.errors import make
 from tidegate.formats.base import VALUE, Layout
 from tidegate.formats.encoding import FAULT, ROW

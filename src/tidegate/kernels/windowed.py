@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.core.columns import HASH
-from tidegate.core.polars_types import polars_type
+from tidegate.core.types import polars_type
 from tidegate.ir.specs import AggregateSpec, WindowedSpec
 from tidegate.kernels.aggregate import groups_content, unfiled
 from tidegate.kernels.aggregates.bags import table_name, value_ident

@@ -15,9 +15,9 @@ from tidegate.catalog.relation import Relation
 from tidegate.catalog.system import PREFIX
 from tidegate.connectors.contract import Rows
 from tidegate.core import zset
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.columns import WEIGHT
 from tidegate.core.schema import Schema
+from tidegate.core.types import arrow_type
 from tidegate.kernels.refusals import row_json
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import Readiness

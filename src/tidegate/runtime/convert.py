@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.core.arrow_types import spark_name
+from tidegate.core.types import spark_name
 from tidegate.errors import did_you_mean
 from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown
 

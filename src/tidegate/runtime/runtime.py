@@ -10,7 +10,7 @@ from tidegate import errors
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import StreamSource
 from tidegate.connectors.webhook.letters import dead_letters
-from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.types import arrow_schema
 from tidegate.runtime.batch import Batch
 from tidegate.runtime.captures import Captures
 from tidegate.runtime.contents import Contents

@@ -19,7 +19,7 @@ from tidegate.catalog import Catalog
 from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import Interrupted, OutputClosed, RetryAfter, Sink, SinkContext
-from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.types import arrow_schema
 from tidegate.formats.events import matching
 from tidegate.runtime.sink_definitions import build, patterns_of
 from tidegate.runtime.subscription import inserted, visible

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.core.arrow_types import arrow_schema, arrow_type, spark_name
 from tidegate.core.schema import Column, Schema, names
+from tidegate.core.types import arrow_schema, arrow_type, spark_name
 from tidegate.errors import Error, did_you_mean, make
 from tidegate.runtime.columns import cast, native
 from tidegate.runtime.convert import converter

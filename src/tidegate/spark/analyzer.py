@@ -13,9 +13,10 @@ from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.schema import Column, Schema
+from tidegate.core.types import name_from_json
 from tidegate.errors import Error, did_you_mean, make
 from tidegate.spark.conditions import error_of, quiet
-from tidegate.spark.type_names import json_type, name_of
+from tidegate.spark.types import json_type
 
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
@@ -130,4 +131,4 @@ class SparkAnalyzer:
 
 def _schema(frame: Any) -> Schema:
     fields = json.loads(frame.schema().json())["fields"]
-    return tuple(Column(field["name"], name_of(field["type"]), field["nullable"]) for field in fields)
+    return tuple(Column(field["name"], name_from_json(field["type"]), field["nullable"]) for field in fields)

@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from tidegate.circuit.model import Branch, Circuit, Door, Filter, Guard, Op, Output, Port, Project, Refusal, Seen
 from tidegate.core.columns import HASH, ORDER, SEQ, SHARD, WEIGHT
 from tidegate.core.schema import Schema
+from tidegate.core.types import arrow_type
 from tidegate.ir.specs import AggregateSpec, GatedSpec, TableSpec, Test, WindowedSpec, share_of_cap
 from tidegate.spark import blocks, buckets, xxhash64
 from tidegate.spark.clock import ClockSource
@@ -28,7 +29,7 @@ from tidegate.spark.level import Direct, LevelOp, LevelRunner
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
 from tidegate.spark.processor import Level
 from tidegate.spark.refuse import Watch
-from tidegate.spark.types import arrow_type, struct_type
+from tidegate.spark.types import struct_type
 
 ADDRESS = [
     StructField("__op", StringType()),

@@ -24,6 +24,7 @@ from tidegate.connectors.contract import ParquetFiles, Partitioned, Remote, Sour
 from tidegate.core.columns import WEIGHT
 from tidegate.core.files import write_atomically
 from tidegate.core.schema import Schema
+from tidegate.core.types import arrow_type, nullable_schema
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.feed import Feed
@@ -40,7 +41,6 @@ from tidegate.spark.generation import (
 from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.lowering import Lowering, wide_schema
 from tidegate.spark.recorder import NO_OFFSET, Late, Recorder, StopRequested
-from tidegate.spark.types import arrow_schema, arrow_type
 from tidegate.spark.waker import Waker
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
@@ -294,7 +294,7 @@ class Pipeline:
     def _content(self, relation: str, columns: Schema, step: int) -> pa.Table:
         """What a relation contained after a step; parts of its key that nobody sees are not known."""
         visible = tuple(column for column in columns if not column.name.startswith("__"))
-        rows = self.log.content(relation, arrow_schema(visible), step)
+        rows = self.log.content(relation, nullable_schema(visible), step)
         for column in columns:
             if column.name.startswith("__"):
                 rows = rows.append_column(column.name, pa.nulls(rows.num_rows, arrow_type(column.type)))
@@ -446,7 +446,7 @@ class Pipeline:
             for view in said["views"]
             if view in tables
         ]
-        columns = {item.relation: arrow_schema(item.columns) for item in self._launched[0].circuit.inputs}
+        columns = {item.relation: nullable_schema(item.columns) for item in self._launched[0].circuit.inputs}
         kept = [(table, rows.rename_columns(columns[table].names).cast(columns[table]), 1) for table, rows, _ in parts]
         kept = [part for part in kept if part[1].num_rows]
         if kept and not self._kept_already(step):

@@ -10,9 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.schema import Schema
+from tidegate.core.types import nullable_schema
 from tidegate.errors import Error, did_you_mean
 from tidegate.spark.conditions import error_of, quiet
-from tidegate.spark.types import arrow_schema, struct_type
+from tidegate.spark.types import struct_type
 
 
 class Queries:
@@ -40,7 +41,7 @@ class Queries:
 
     def _frame(self, schema: Schema, table: pa.Table) -> DataFrame:
         """PySpark cannot read columns without a single chunk, which is how empty tables may come."""
-        arrow = arrow_schema(schema)
+        arrow = nullable_schema(schema)
         given = table.cast(arrow) if table.num_rows else arrow.empty_table()
         return self._spark.createDataFrame(given, struct_type(schema))
 

@@ -16,6 +16,7 @@ from tidegate.circuit.model import Output
 from tidegate.connectors.contract import Partitioned
 from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
+from tidegate.core.types import nullable_schema
 from tidegate.kernels.api import Clock
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
@@ -23,7 +24,6 @@ from tidegate.spark.exchange import Exchange, written
 from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
 from tidegate.spark.line_keeper import LineKeeper
-from tidegate.spark.types import arrow_schema
 from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -55,7 +55,7 @@ class Recorder:
     ) -> None:
         outputs = generation.circuit.outputs
         self._outputs = {output.relation: output for output in outputs}
-        self._schemas = {output.relation: arrow_schema(output.columns) for output in outputs}
+        self._schemas = {output.relation: nullable_schema(output.columns) for output in outputs}
         self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
         self._new = generation.new_outputs()
         self._ops = {op.id for op in generation.wanted.circuit.ops}

@@ -1,11 +1,10 @@
-"""Schemas of ours as Spark's and Arrow's."""
+"""Types and schemas as pyspark's own objects."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from tidegate.core.schema import Schema
@@ -17,14 +16,11 @@ def spark_type(name: str) -> DataType:
     return DataType.fromDDL(name)
 
 
+def json_type(name: str) -> Any:
+    """The JSON that Spark prints for a type."""
+    return "void" if name == "void" else spark_type(name).jsonValue()
+
+
 def struct_type(schema: Schema) -> StructType:
     """A Spark schema. Everything is nullable: what is not is a promise of a relation, not of its rows in flight."""
     return StructType([StructField(column.name, spark_type(column.type), True) for column in schema])
-
-
-def arrow_type(name: str) -> pa.DataType:
-    return to_arrow_type(spark_type(name), timezone="UTC")
-
-
-def arrow_schema(schema: Schema) -> pa.Schema:
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tidegate.core.types import Type
 from tidegate.testing.spec.compare import canonical
-from tidegate.testing.spec.types import Type
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int]

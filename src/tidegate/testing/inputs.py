@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from tidegate.core.schema import Schema
+from tidegate.core.types import Type, parse_type
 from tidegate.testing.bags import consolidated
 from tidegate.testing.spec.compare import canonical
-from tidegate.testing.spec.types import Type, parse_type
 from tidegate.testing.time.frontiers import Time
 
 INSERT, DELETE, TOMBSTONE = "insert", "delete", "tombstone"

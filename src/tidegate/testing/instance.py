@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 from sqlglot import exp
 
+from tidegate.core.types import Type
+from tidegate.core.types import from_arrow as type_of
 from tidegate.sql.statements import Query
 from tidegate.testing.bags import Bag, Change, Row
 from tidegate.testing.batch import Job
 from tidegate.testing.oracle_query import batch_sql, tree_sql
 from tidegate.testing.rows import of_arrow, to_arrow
 from tidegate.testing.sources import InputSource
-from tidegate.testing.spec.types import Type
-from tidegate.testing.spec.types import of_arrow as type_of
 from tidegate.testing.time.amounts import Unknown
 from tidegate.testing.time.declared import Declared
 from tidegate.testing.time.emit import Emit

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from tidegate.spark.types import arrow_type
+from tidegate.core.types import Type, arrow_type
+from tidegate.core.types import from_arrow as type_of
 from tidegate.testing.batch import Batch, Job
 from tidegate.testing.rows import of_arrow, to_arrow
-from tidegate.testing.spec.types import Type
-from tidegate.testing.spec.types import of_arrow as type_of
 from tidegate.testing.time.amounts import Number, Unknown, number, value
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.catalog.bus import BUS, EVENTS, is_bus
+from tidegate.core.types import Type
+from tidegate.core.types import from_arrow as type_of
 from tidegate.sql.statements import Query
 from tidegate.testing.batch import Batch, Job
 from tidegate.testing.evaluation import evaluate
@@ -18,8 +20,6 @@ from tidegate.testing.oracle_query import reads, uses_arrival
 from tidegate.testing.rows import of_arrow
 from tidegate.testing.sources import InputSource, Moment, lines_now
 from tidegate.testing.spec.compare import Comparable, comparable
-from tidegate.testing.spec.types import Type
-from tidegate.testing.spec.types import of_arrow as type_of
 from tidegate.testing.time.amounts import EPOCH, INFINITE, MICROSECOND, Amount, Unknown
 from tidegate.testing.time.emit import Emit, early_fire, said
 

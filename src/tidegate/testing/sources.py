@@ -7,12 +7,11 @@ from functools import partial
 
 import pyarrow as pa
 
+from tidegate.core.types import Type, nullable_schema
 from tidegate.ir.specs import Length
-from tidegate.spark.types import arrow_schema
 from tidegate.testing.bags import Change, Row, consolidated
 from tidegate.testing.inputs import Input
 from tidegate.testing.rows import to_arrow
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import Number, minus
 from tidegate.testing.time.lines import Line, Lines
 
@@ -34,7 +33,7 @@ class InputSource:
     def __init__(self, given: Input, start: int) -> None:
         self.name, self._input, self._start = given.name.lower(), given, start
         self.version = 0
-        self.schema: pa.Schema = arrow_schema(given.columns)
+        self.schema: pa.Schema = nullable_schema(given.columns)
         self.kinds: tuple[Type, ...] = given.kinds
         self._table: pa.Table | None = None
         self._now = Moment(tuple(given.rows), (), (lines_now(given), lines_now(given)))

@@ -14,6 +14,7 @@ from tidegate.bind.events.views import over_events
 from tidegate.catalog.bus import BUS
 from tidegate.core.durations import parse_length
 from tidegate.core.schema import Schema
+from tidegate.core.types import parse_type
 from tidegate.sql import clauses, render
 from tidegate.sql import parse as sql_parse
 from tidegate.sql import statements as sql
@@ -21,7 +22,6 @@ from tidegate.sql.grammar import WITHIN
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.oracle_query import own_text, reads
-from tidegate.testing.spec.types import parse_type
 from tidegate.testing.time.amounts import amount
 from tidegate.testing.time.frontiers import Frontier, Hold, Time
 

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from tidegate.core.types import from_arrow as type_of
 from tidegate.sql import render
 from tidegate.testing.bags import Change, Row, consolidated
 from tidegate.testing.batch import Job
 from tidegate.testing.rows import of_arrow, to_arrow
 from tidegate.testing.spec.compare import canonical
-from tidegate.testing.spec.types import of_arrow as type_of
 from tidegate.testing.time.acceptance import Candidate, Taken
 from tidegate.testing.time.amounts import TIMES, Unknown, number, value
 from tidegate.testing.time.lines import BEFORE, Line

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.model.random_views.queries import Field, Query
 from tests.model.random_views.windows import WindowSelect
+from tidegate.core.types import parse_type
 from tidegate.testing.inputs import DELETE, TOMBSTONE
-from tidegate.testing.spec.types import parse_type
 from tidegate.testing.spec.values import show
 
 

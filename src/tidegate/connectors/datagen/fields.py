@@ -12,8 +12,8 @@ import pyarrow as pa
 from tidegate.connectors.datagen import generators as g
 from tidegate.connectors.datagen import literals
 from tidegate.connectors.datagen.randomness import key_of
-from tidegate.core.arrow_types import spark_name
 from tidegate.core.options import Bag, invalid
+from tidegate.core.types import spark_name
 from tidegate.errors import make
 
 _MOST_ZIPF_VALUES = 10_000_000

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.datagen.fields import Field, generator
 from tidegate.connectors.datagen.generators import Generator
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.options import Bag
 from tidegate.core.schema import Schema, names
+from tidegate.core.types import arrow_type
 from tidegate.errors import did_you_mean, make
 
 _DEFAULT_RATE = 10

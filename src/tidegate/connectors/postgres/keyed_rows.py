@@ -14,9 +14,9 @@ from tidegate.connectors.postgres.naming import quoted
 from tidegate.connectors.postgres.payloads import filled
 from tidegate.connectors.postgres.pgoutput import UNCHANGED, Cell, Cells, Change, Table
 from tidegate.connectors.postgres.typed import place_of, typed
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.columns import WEIGHT
 from tidegate.core.schema import names
+from tidegate.core.types import arrow_type
 from tidegate.errors import Error, make
 
 CHUNK = 20_000

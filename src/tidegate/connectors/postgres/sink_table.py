@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.postgres.sink_types import Field, holds
-from tidegate.core.arrow_types import spark_name
+from tidegate.core.types import spark_name
 from tidegate.errors import Error, enumerated, make
 
 NULLS_AS_VALUES = 150_000

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidegate.connectors.contract import SinkSpec
 from tidegate.connectors.rows import ADDED
-from tidegate.core.arrow_types import arrow_schema
+from tidegate.core.types import arrow_schema
 
 JSON_OF_EVENTS = ("payload", "transaction")
 _TEXTS = ("text", "character varying", "character", "citext", "name", "uuid", "json", "jsonb", "xml", "inet", "cidr")

@@ -14,10 +14,10 @@ from tidegate.connectors.postgres.capture import PostgresCapture
 from tidegate.connectors.postgres.client import Reading, reading
 from tidegate.connectors.postgres.options import Following, ReadOptions, Server, event_options, read_options
 from tidegate.connectors.postgres.typed import place_of, typed
-from tidegate.core.arrow_types import arrow_type
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.schema import names
+from tidegate.core.types import arrow_type
 from tidegate.errors import make
 
 if TYPE_CHECKING:

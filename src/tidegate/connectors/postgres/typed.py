@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.postgres import values
-from tidegate.core.arrow_types import arrow_type
+from tidegate.core.types import arrow_type
 from tidegate.errors import Error, enumerated, make, nearest
 
 SHOWN = 80

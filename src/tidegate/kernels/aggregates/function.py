@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tidegate.core.columns import WEIGHT
-from tidegate.core.polars_types import polars_type
+from tidegate.core.types import polars_type
 from tidegate.ir.specs import Call
 from tidegate.kernels.aggregates.accumulators import Accumulator
 

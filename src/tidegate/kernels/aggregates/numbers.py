@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tidegate.core.polars_types import decimal_parts
+from tidegate.core.types import decimal_parts
 from tidegate.kernels.aggregates.accumulators import Accumulator, Count, Doubles, Limbs, Real, Truths
 from tidegate.kernels.aggregates.exact import UNIT, Floats, Ints, Reals
 from tidegate.kernels.aggregates.function import Sums

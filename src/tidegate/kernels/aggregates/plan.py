@@ -8,7 +8,7 @@ from typing import TypeVar
 import polars as pl
 
 from tidegate.core.columns import HASH, SEQ, WEIGHT
-from tidegate.core.polars_types import polars_type
+from tidegate.core.types import polars_type
 from tidegate.ir.specs import AggregateSpec, Call
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.accumulators import Accumulator, Double, Real

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
+from tidegate.core.types import Type
 from tidegate.errors import Error, render
 from tidegate.testing.spec import model, values
 from tidegate.testing.spec.compare import Comparable, comparable, diff
 from tidegate.testing.spec.outcome import Outcome, Stop
 from tidegate.testing.spec.report import side_by_side
-from tidegate.testing.spec.types import Type
 
 
 @singledispatch

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.testing.spec.types import FLOATING, Type
+from tidegate.core.types import FLOATING, Type
 from tidegate.testing.spec.values import JsonText, members, pairs
 
 TOLERANCE = 1e-9

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import tidegate
+from tidegate.core.types import Type, from_arrow, parse_type
 from tidegate.database import runtime_of
 from tidegate.errors import Error
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
-from tidegate.testing.spec.types import Type, of_arrow, parse_type
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling expressions takes longer than a handful of rows."""
@@ -75,7 +75,7 @@ class Engine:
         """The types and rows of an ad-hoc query, or of a statement that answers with rows."""
         table = self.db.sql(query).arrow()
         columns = [column.to_pylist() for column in table.columns]
-        return tuple(of_arrow(one.type) for one in table.schema), list(zip(*columns, strict=True))
+        return tuple(from_arrow(one.type) for one in table.schema), list(zip(*columns, strict=True))
 
     def plan(self, view: str) -> str | None:
         """EXPLAIN of a view; a relation that has none has no plan."""

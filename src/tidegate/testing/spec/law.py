@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.core.types import Type
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.spec import values
 from tidegate.testing.spec.compare import Comparable, comparable, diff
 from tidegate.testing.spec.consolidate import Emitted, consolidate
 from tidegate.testing.spec.engine import Engine
 from tidegate.testing.spec.report import side_by_side
-from tidegate.testing.spec.types import Type
 
 SLACK = 1e-9
 FEW = 8

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tidegate.testing.spec.types import FLOATING, INTEGRAL, Type
+from tidegate.core.types import FLOATING, INTEGRAL, Type
 
 DAY = "2020-01-01"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.core.types import Type
 from tidegate.testing.bags import Bag, Row
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import Number
 from tidegate.testing.time.windows import Extent, Window, sessions
 

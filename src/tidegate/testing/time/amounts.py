@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidegate.core.types import Type
 from tidegate.ir.specs import Length
 from tidegate.sql.lengths import length
-from tidegate.testing.spec.types import Type
 
 INFINITE = math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

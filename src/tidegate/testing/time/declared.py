@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tidegate.core.types import Type
 from tidegate.ir.specs import Length
 from tidegate.testing.bags import Bag
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import Amount, Number, minus, number
 from tidegate.testing.time.lines import AFTER, BEFORE, Line, Lines
 

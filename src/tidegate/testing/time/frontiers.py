@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.testing.spec.types import Type
+from tidegate.core.types import Type
 from tidegate.testing.time.amounts import INFINITE, TIMES, Amount, Number, minus, number
 
 

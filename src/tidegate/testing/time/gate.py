@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.core.types import Type
 from tidegate.testing.bags import Bag, Row
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import number
 from tidegate.testing.time.lines import AFTER, BEFORE, Line
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
+from tidegate.core.types import Type
 from tidegate.sql import call
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import Number
 from tidegate.testing.time.lines import Evaluate, Line, Lines, least, line_of
 from tidegate.testing.time.shapes import END, START, Windowed, group_keys

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tidegate.core.types import Type
 from tidegate.sql import call
-from tidegate.testing.spec.types import Type
 from tidegate.testing.time.amounts import Number
 
 Evaluate = Callable[[str, Mapping[str, tuple[Number, Type]]], Number | None]

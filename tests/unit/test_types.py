@@ -1,0 +1,167 @@
+"""The tree of data types: Spark's names, and the Arrow and Polars types that hold the values."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_type
+
+from tidegate.core.types import (
+    Type,
+    arrow_type,
+    from_arrow,
+    name_from_json,
+    parse_type,
+    polars_type,
+    spark_name,
+    to_arrow,
+    to_polars,
+)
+from tidegate.errors import Error
+
+SIMPLE: dict[str, spark.DataType] = {
+    "boolean": spark.BooleanType(),
+    "tinyint": spark.ByteType(),
+    "smallint": spark.ShortType(),
+    "int": spark.IntegerType(),
+    "bigint": spark.LongType(),
+    "float": spark.FloatType(),
+    "double": spark.DoubleType(),
+    "string": spark.StringType(),
+    "binary": spark.BinaryType(),
+    "date": spark.DateType(),
+    "timestamp": spark.TimestampType(),
+    "timestamp_ntz": spark.TimestampNTZType(),
+    "interval day to second": spark.DayTimeIntervalType(),
+    "interval hour to minute": spark.DayTimeIntervalType(1, 2),
+    "void": spark.NullType(),
+}
+NAMES = st.text("abz_AZ09 `.:<>,", min_size=1, max_size=5).filter(lambda name: bool(name.strip()))
+
+
+def decimals() -> st.SearchStrategy[Type]:
+    digits = st.integers(1, 38).flatmap(lambda all_: st.tuples(st.just(all_), st.integers(0, all_)))
+    return digits.map(lambda found: Type("decimal", digits=found))
+
+
+def nested(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
+    fields = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
+    return st.one_of(
+        inner.map(lambda each: Type("array", (each,))),
+        st.tuples(inner.filter(lambda key: key.name != "void"), inner).map(lambda both: Type("map", both)),
+        fields.map(lambda found: Type("struct", tuple(found.values()), tuple(found))),
+    )
+
+
+TYPES = st.recursive(st.one_of(st.sampled_from(sorted(SIMPLE)).map(Type), decimals()), nested, max_leaves=8)
+
+
+def to_spark(kind: Type) -> spark.DataType:
+    """The type as pyspark's own, which needs no session."""
+    inner = [to_spark(each) for each in kind.inner]
+    match kind.name:
+        case "decimal":
+            return spark.DecimalType(*kind.digits)
+        case "array":
+            return spark.ArrayType(inner[0])
+        case "map":
+            return spark.MapType(inner[0], inner[1])
+        case "struct":
+            fields = zip(kind.fields, inner, strict=True)
+            return spark.StructType([spark.StructField(name, each) for name, each in fields])
+    return SIMPLE[kind.name]
+
+
+def without_maps(kind: Type) -> Type:
+    """The type with every map as a list of its entries, which is how state keeps it."""
+    inner = tuple(without_maps(each) for each in kind.inner)
+    if kind.name == "map":
+        return Type("array", (Type("struct", inner, ("key", "value")),))
+    return Type(kind.name, inner, kind.fields, kind.digits)
+
+
+@given(TYPES)
+@settings(deadline=None)
+def test_arrow_types_are_those_of_spark(kind: Type) -> None:
+    assert to_arrow(kind) == to_arrow_type(to_spark(kind), timezone="UTC")
+
+
+@given(TYPES)
+@settings(deadline=None)
+def test_polars_types_are_those_of_arrow_columns(kind: Type) -> None:
+    column = pl.from_arrow(pa.array([], to_arrow(without_maps(kind))))
+    assert isinstance(column, pl.Series)
+    assert to_polars(kind) == column.dtype
+
+
+@given(TYPES)
+@settings(deadline=None)
+def test_names_lead_back_to_the_type(kind: Type) -> None:
+    assert parse_type(str(kind)) == kind
+    assert parse_type(kind.render(upper=True)) == kind
+
+
+@given(TYPES)
+@settings(deadline=None)
+def test_names_are_those_of_sparks_json(kind: Type) -> None:
+    assert name_from_json(to_spark(kind).jsonValue()) == str(kind)
+
+
+@given(TYPES)
+@settings(deadline=None)
+def test_arrow_types_lead_back_to_the_type(kind: Type) -> None:
+    assert to_arrow(from_arrow(to_arrow(kind))) == to_arrow(kind)
+    assert arrow_type(spark_name(to_arrow(kind))) == to_arrow(kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("LONG", "bigint"),
+        ("byte", "tinyint"),
+        ("varchar(10)", "string"),
+        ("char(3)", "string"),
+        ("string collate UTF8_LCASE", "string"),
+        ("numeric(5)", "decimal(5,0)"),
+        ("decimal", "decimal(10,0)"),
+        ("timestamp_ltz", "timestamp"),
+        ("Array< Struct< a : INT , b: String > >", "array<struct<a:int,b:string>>"),
+        ("struct<a int, `b``c` bigint>", "struct<a:int,`b``c`:bigint>"),
+        ("interval hour", "interval hour"),
+        ("time(6)", "time(6)"),
+        ("variant", "variant"),
+        ("interval year to month", "interval year to month"),
+    ],
+)
+def test_other_spellings(text: str, name: str) -> None:
+    assert str(parse_type(text)) == name
+
+
+def test_capitals_are_for_types_and_not_for_fields() -> None:
+    assert parse_type("struct<a:decimal(5,1),`b c`:array<int>>").render(upper=True) == (
+        "STRUCT<a:DECIMAL(5,1),`b c`:ARRAY<INT>>"
+    )
+    assert spark_name(pa.time64("ns")) == "TIME"
+    assert spark_name(pa.large_string()) == "STRING"
+    assert spark_name(pa.uint8()) == "uint8"
+
+
+def test_fields_may_be_quoted_and_required() -> None:
+    found = arrow_type("struct<`a b`:int not null comment 'x',c:string>")
+    assert isinstance(found, pa.StructType)
+    assert [(field.name, field.nullable) for field in found.fields] == [("a b", False), ("c", True)]
+
+
+@pytest.mark.parametrize(
+    "name", ["interval year to month", "interval", "variant", "array<variant>", "array<bigint", "bigint string", ""]
+)
+def test_what_cannot_be_stored_is_refused(name: str) -> None:
+    for convert in (arrow_type, polars_type):
+        with pytest.raises(Error) as refused:
+            convert(name)
+        assert refused.value.code == "NOT_SUPPORTED"
+        assert refused.value.message == f"columns of type {name} cannot be stored"
