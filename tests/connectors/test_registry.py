@@ -14,7 +14,7 @@ from tidegate.connectors import registry
 from tidegate.connectors.contract import CapturedSource, PolledSource, Sink, SinkAbilities
 from tidegate.errors import Error
 
-MODULE = '''
+MODULE = """
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class Pigeons(Sink):
 GREETING = Connector(source=lambda spec, bag: Greetings(spec, bag.required("word", "hello")))
 PIGEON = Connector(sink=lambda spec, bag: Pigeons(spec, Path(bag.required("path", "out.txt"))))
 NONSENSE = 42
-'''
+"""
 ENTRY_POINTS = """
 [tidegate.connectors]
 greeting = tidegate_pigeons:GREETING

@@ -59,7 +59,7 @@ def test_top_n() -> None:
 
 
 def lines(plan: Node) -> dict[str, str]:
-    return {column: line.name for column, line in plan.traits.waterlines}
+    return {column: line.name for column, line in plan.traits.watermarks}
 
 
 def test_waterlines_go_through_plain_columns() -> None:

@@ -87,22 +87,22 @@ def capped(plan: Node, most: int | None) -> Node:
 
 
 def final_gate(plan: Node, column: str, span: Span | None) -> Node:
-    """`emit_final`: rows leave once a column is below its waterline."""
-    line = plan.traits.line(column)
+    """`emit_final`: rows leave once a column is below its watermark."""
+    line = plan.traits.watermark(column)
     if line is None:
-        raise _no_waterline("emit_final", column, dict(plan.traits.lost).get(column), plan, span)
+        raise _no_watermark("emit_final", column, dict(plan.traits.lost).get(column), plan, span)
     return Gate(plan, "final", (Closing(column, line, line),))
 
 
 def _waits_by_default(plan: Node) -> bool:
     core = _core(plan)
     if isinstance(core, WindowAggregate):
-        line = core.line
+        line = core.watermark
     elif isinstance(core, Window):
-        line = core.input.traits.line(core.window.time)
+        line = core.input.traits.watermark(core.window.time)
     else:
         return False
-    return line is not None and any(each.note == "watermark" for each in line.frontiers)
+    return line is not None and any(each.note == "watermark" for each in line.declarations)
 
 
 def _core(plan: Node) -> Node:
@@ -130,17 +130,17 @@ def _gate(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) 
 
 
 def _own_lateness(node: Node, strategy: Strategy) -> int:
-    """What windows have not held their waterlines back by already."""
+    """What windows have not held their watermarks back by already."""
     return 0 if isinstance(node, WindowAggregate) else strategy.lateness
 
 
 def _closing(node: Node, strategy: Strategy, columns: tuple[str, ...]) -> tuple[Closing, ...]:
-    """The columns by which rows close: a window's end, else all that have a waterline."""
+    """The columns by which rows close: a window's end, else all that have a watermark."""
     if isinstance(node, WindowAggregate | Window):
-        line = node.line if isinstance(node, WindowAggregate) else node.input.traits.line(node.window.time)
+        line = node.watermark if isinstance(node, WindowAggregate) else node.input.traits.watermark(node.window.time)
         found = [(node.window.end, line, True)] if line is not None else []
     else:
-        found = [(column, line, False) for column, line in node.traits.waterlines if column in columns]
+        found = [(column, line, False) for column, line in node.traits.watermarks if column in columns]
     closing = []
     for column, line, inclusive in found:
         release = line.lagged(strategy.lateness if strategy.name == "on_window_close" else 0)
@@ -155,14 +155,14 @@ def _unclosable(node: Node, strategy: Strategy, columns: tuple[str, ...], span: 
     place = strategy.span or span
     if isinstance(node, WindowAggregate | Window):
         below = dict(node.input.traits.lost)
-        return _no_waterline(strategy.words, node.window.time, below.get(node.window.time), node, place)
+        return _no_watermark(strategy.words, node.window.time, below.get(node.window.time), node, place)
     if lost:
         column, why = next(iter(lost.items()))
-        return _no_waterline(strategy.words, column, why, node, place)
+        return _no_watermark(strategy.words, column, why, node, place)
     if isinstance(node, Aggregate):
         return _not_grouped_by_time(node, strategy, place)
     shown = [column for column in columns if not column.startswith("__")]
-    return _no_waterline(strategy.words, ", ".join(shown) or "this view", None, node, place)
+    return _no_watermark(strategy.words, ", ".join(shown) or "this view", None, node, place)
 
 
 def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Error:
@@ -181,10 +181,10 @@ def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Err
     )
 
 
-def _no_waterline(words: str, column: str, why: str | None, node: Node, span: Span | None) -> Error:
+def _no_watermark(words: str, column: str, why: str | None, node: Node, span: Span | None) -> Error:
     emit = words if words == "emit_final" else f"EMIT {words}"
     instead = "or leave it out" if words == "emit_final" else "or write EMIT CHANGES"
-    known = [name for name, _ in node.traits.waterlines if not name.startswith("__")]
+    known = [name for name, _ in node.traits.watermarks if not name.startswith("__")]
     times = _times_below(node)
     if why:
         hint = f"select the time column itself or a monotone expression of it, {instead}"
@@ -205,8 +205,8 @@ def _no_waterline(words: str, column: str, why: str | None, node: Node, span: Sp
 
 
 def _times_below(node: Node) -> list[str]:
-    """Columns further below that have a waterline, the nearest first."""
-    found = [name for name, _ in node.traits.waterlines if not name.startswith("__")]
+    """Columns further below that have a watermark, the nearest first."""
+    found = [name for name, _ in node.traits.watermarks if not name.startswith("__")]
     return found or [name for below in node.inputs for name in _times_below(below)]
 
 

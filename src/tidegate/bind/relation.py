@@ -15,7 +15,7 @@ from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span, did_you_mean, make
 from tidegate.plan.words import quoted
 from tidegate.sql import render, span_of
-from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Lateness, Name, Watermark
+from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Lateness, Name, WatermarkClause
 
 
 def bind_relation(statement: CreateRelation, analyzer: Analyzer) -> Relation:
@@ -141,7 +141,7 @@ def _time_notes(statement: CreateRelation, columns: Schema, analyzer: Analyzer) 
     return tuple(found)
 
 
-def _watermark(mark: Watermark, columns: Schema, analyzer: Analyzer) -> TimeNote:
+def _watermark(mark: WatermarkClause, columns: Schema, analyzer: Analyzer) -> TimeNote:
     by_name = {column.name.casefold(): column for column in columns}
     column = by_name.get(mark.column.text.casefold())
     if column is None:

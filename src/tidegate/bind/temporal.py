@@ -16,7 +16,7 @@ from tidegate.bind.grouping import unsupported_in_where
 from tidegate.bind.scope import Scope, resolve
 from tidegate.bind.unsupported import check_expression, is_now, refused
 from tidegate.errors import make
-from tidegate.plan import During, Filter, Item, Node, Project, Scalar, conjunction, conjuncts, kept
+from tidegate.plan import Filter, Item, Node, Project, Scalar, TemporalFilter, conjunction, conjuncts, kept
 from tidegate.sql import length, render, span_of
 
 SINCE, UNTIL = "__since", "__until"
@@ -178,7 +178,7 @@ def _during(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> Node:
             tree = micros[0] if len(micros) == 1 else exp.Anonymous(this=pick, expressions=micros)
             items.append(Item(name, Scalar(tree), "bigint"))
             names[side] = name
-    return During(Project(plan, tuple(items)), names.get("since"), names.get("until"))
+    return TemporalFilter(Project(plan, tuple(items)), names.get("since"), names.get("until"))
 
 
 def _different(bounds: tuple[Bound, ...]) -> list[exp.Expr]:

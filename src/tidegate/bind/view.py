@@ -14,9 +14,9 @@ from tidegate.catalog import Catalog, TimeNote
 from tidegate.catalog.bus import BUS, DEFAULT_GROUPS
 from tidegate.core.schema import Column
 from tidegate.errors import Span, Warning_, make
-from tidegate.plan import Door, Node, Project, kept
+from tidegate.plan import IngressCheck, Node, Project, kept
 from tidegate.sql.statements import Name, Query
-from tidegate.traits.waterline import Frontier, Line
+from tidegate.traits.watermark import DeclaredWatermark, Watermark
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ def _check_options(options: dict[str, str], over_bus: bool, query: Query) -> Non
 def _door(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
     """LATENESS on columns of the view."""
     types = {column.name: column.type for column in plan.schema}
-    declared: list[tuple[str, Line]] = [
-        (note.column, Frontier(types[note.column], name, note.column, "lateness", note.sql))
+    declared: list[tuple[str, Watermark]] = [
+        (note.column, DeclaredWatermark(types[note.column], name, note.column, "lateness", note.sql))
         for note in times
         if note.kind == "lateness" and note.column in types
     ]
-    return Door(plan, name, tuple(declared)) if declared else plan
+    return IngressCheck(plan, name, tuple(declared)) if declared else plan
 
 
 def _late_table(query: Query, catalog: Catalog, read: tuple[str, ...]) -> str | None:

@@ -48,11 +48,11 @@ def _without_edges(plan: Node) -> tuple[Node, dict[str, str]]:
 
 
 def _time(bound: Bound, scope: Scope, call: WindowCall) -> exp.Expr:
-    """The time of a row: what was said, or the only column that has a waterline."""
+    """The time of a row: what was said, or the only column that has a watermark."""
     if call.time is not None:
         _check_order(call, call.time, scope)
         return resolve(call.time, scope)
-    candidates = [name for name, _ in bound.plan.traits.waterlines]
+    candidates = [name for name, _ in bound.plan.traits.watermarks]
     found = [field for field in scope.fields if field.column in candidates and field.type in TIMES]
     if len(found) == 1:
         return column_tree(found[0].column)

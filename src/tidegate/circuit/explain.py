@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidegate.circuit.model import Branch, Circuit, Filter, Guard, Op, Output, Port, Project, Step, Watched
+from tidegate.circuit.model import (
+    Branch,
+    Circuit,
+    Filter,
+    LateFilter,
+    Op,
+    Output,
+    Port,
+    Project,
+    PublishedWatermark,
+    Step,
+)
 from tidegate.plan.explain import Explanation
 from tidegate.plan.words import quoted
 
@@ -21,12 +32,16 @@ def explain_circuit(circuit: Circuit) -> Explanation:
         for each in circuit.inputs
     ]
     outputs = [_output(output) for output in circuit.outputs]
-    lines = [_watched(each) for each in circuit.watched]
+    lines = [_published(each) for each in circuit.published]
     return Explanation.of({"node": "Circuit", "traits": {}, "inputs": [*outputs, *levels, *inputs, *lines]})
 
 
-def _watched(watched: Watched) -> dict[str, Any]:
-    return {"node": f"Waterline {watched.relation}.{watched.column} = {watched.line}", "traits": {}, "inputs": []}
+def _published(published: PublishedWatermark) -> dict[str, Any]:
+    return {
+        "node": f"Watermark {published.relation}.{published.column} = {published.watermark}",
+        "traits": {},
+        "inputs": [],
+    }
 
 
 def _sorted(ops: Iterable[Op]) -> list[Op]:
@@ -63,7 +78,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
 
 def _step(step: Step) -> str:
     match step:
-        case Guard():
+        case LateFilter():
             return "unless late: " + ", ".join(f"{test.column} < {test.line}" for test in step.tests)
         case Filter():
             return f"where {step.sql}"

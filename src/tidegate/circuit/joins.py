@@ -28,7 +28,7 @@ def lookup_spec(node: Lookup) -> LookupSpec:
 
 
 def interval_spec(node: IntervalJoin, lines: tuple[str | None, str | None]) -> IntervalSpec:
-    """`lines` are the names of the waterlines of both times."""
+    """`lines` are the names of the watermarks of both times."""
     types = tuple(_type(side, time) for side, time in zip(node.inputs, node.times, strict=True))
     return IntervalSpec(
         kind=node.kind,

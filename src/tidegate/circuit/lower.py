@@ -15,19 +15,19 @@ from tidegate.circuit.labels import label
 from tidegate.circuit.model import (
     Branch,
     Circuit,
-    Door,
     Filter,
-    Guard,
+    Ingress,
     Input,
+    LateFilter,
+    ObservedColumn,
     Op,
     Origin,
     Output,
     Port,
     Project,
-    Refusal,
-    Seen,
+    RejectedRows,
 )
-from tidegate.circuit.refused_rows import port_columns, with_row
+from tidegate.circuit.rejected_rows import port_columns, with_row
 from tidegate.core.columns import ORDER
 from tidegate.core.durations import parse_micros
 from tidegate.core.schema import Column, Schema, names
@@ -54,10 +54,10 @@ from tidegate.kernels.top_n import ROW_HASH
 from tidegate.kernels.windowed import on_port
 from tidegate.plan import Node
 from tidegate.plan.words import quoted
-from tidegate.traits.waterline import TIMESTAMPS, Frontier, Line, Waterlines, seen_name
+from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, Watermark, Watermarks, observed_name
 
 Branches = tuple[Branch, ...]
-FORGETFUL = (WindowedSpec, GateSpec, GatedSpec, DuringSpec, IntervalSpec, LookupSpec)
+EVICTING = (WindowedSpec, GateSpec, GatedSpec, DuringSpec, IntervalSpec, LookupSpec)
 NO_RESULT = f"NOT startswith(coalesce(`channel`, ''), '{RESULTS}')"
 EXACT_GROUPS = 10_000
 """Up to so many groups a cap is exact: they are all in one bucket."""
@@ -75,8 +75,8 @@ class Lowering:
         self.inputs: dict[str, Input] = {}
         self.ops: dict[str, Op] = {}
         self._begun = {name.casefold(): step for name, step in begun.items()}
-        self.doors: dict[str, Door] = {}
-        self.lines: dict[str, Line] = {}
+        self.ingresses: dict[str, Ingress] = {}
+        self.watermarks: dict[str, Watermark] = {}
         self._known: dict[tuple[int, str, Node], Branches] = {}
         self._since = 0
         self._sources: set[str] = set()
@@ -106,13 +106,15 @@ class Lowering:
     def circuit(self, outputs: tuple[Output, ...]) -> Circuit:
         """Everything that was lowered, with these outputs."""
         inputs = tuple(self.inputs[name] for name in sorted(self.inputs))
-        doors = tuple(self.doors[name] for name in sorted(self.doors))
+        ingresses = tuple(self.ingresses[name] for name in sorted(self.ingresses))
         ops = tuple(sorted(self.ops.values(), key=lambda op: (op.level, op.id)))
-        return Circuit(inputs, ops, outputs, doors, tuple(self.lines[name] for name in sorted(self.lines)))
+        return Circuit(
+            inputs, ops, outputs, ingresses, tuple(self.watermarks[name] for name in sorted(self.watermarks))
+        )
 
-    def line(self, line: Line) -> str:
+    def watermark(self, line: Watermark) -> str:
         """The name of a line that something is held against."""
-        self.lines.setdefault(line.name, line)
+        self.watermarks.setdefault(line.name, line)
         return line.name
 
     def branches(self, node: Node) -> Branches:
@@ -133,15 +135,15 @@ class Lowering:
         if relation.kind == "source":
             self._sources.add(given.producer)
         rows = self._held_back(relation, (Branch(given.producer, (), relation.columns),))
-        tests = self._late_tests(relation.name, logical.frontiers(relation))
+        tests = self._late_tests(relation.name, logical.declared_watermarks(relation))
         if not node.stored or not relation.primary_key:
-            self._door(relation, rows, tests)
-            rows = _guarded(rows, tests)
+            self._ingress(relation, rows, tests)
+            rows = _late_filtered(rows, tests)
         if not node.stored:
             return tuple(_followed(branch, _selected(relation.columns), relation.columns) for branch in rows)
         stored = self._table(relation, rows, tests if relation.primary_key else ())
         if relation.primary_key:
-            self._door(relation, stored, ())
+            self._ingress(relation, stored, ())
         return stored
 
     def _held_back(self, relation: Relation, rows: Branches) -> Branches:
@@ -151,14 +153,14 @@ class Lowering:
             return rows
         types = {column.name: column.type for column in relation.columns}
         held = {
-            note.column: Frontier(types[note.column], relation.name, note.column, "hold_back", note.sql)
+            note.column: DeclaredWatermark(types[note.column], relation.name, note.column, "hold_back", note.sql)
             for note in notes
         }
-        seen = tuple(Seen(column, line.name) for column, line in held.items())
+        seen = tuple(ObservedColumn(column, line.name) for column, line in held.items())
         name = f"{relation.name}, as it arrives"
-        self.doors.setdefault(name, Door(relation.name, rows, relation.columns, (), seen))
+        self.ingresses.setdefault(name, Ingress(relation.name, rows, relation.columns, (), seen))
         spec = HoldBackSpec(
-            names(relation.columns), tuple(Test(column, self.line(line), True) for column, line in held.items())
+            names(relation.columns), tuple(Test(column, self.watermark(line), True) for column, line in held.items())
         )
         port = Port(rows, relation.columns, _hashable(relation.columns), ordered=True)
         columns = (*relation.columns, Column(ORDER, "bigint", False))
@@ -167,30 +169,30 @@ class Lowering:
     def _table(self, relation: Relation, rows: Branches, lateness: tuple[Test, ...]) -> Branches:
         columns, key = names(relation.columns), relation.primary_key
         spec = TableSpec(relation.name, columns, key, relation.append_only, lateness)
-        refusal = _refusal_of(relation, lateness)
-        port = Port(rows, relation.columns, key or _hashable(relation.columns), ordered=True, refusal=refusal)
+        rejected = _rejected_of(relation, lateness)
+        port = Port(rows, relation.columns, key or _hashable(relation.columns), ordered=True, rejected=rejected)
         return self._op(spec, (port,), relation.columns, self._begun.get(relation.name.casefold(), 0))
 
-    def _late_tests(self, relation: str, lines: Waterlines) -> tuple[Test, ...]:
+    def _late_tests(self, relation: str, lines: Watermarks) -> tuple[Test, ...]:
         """The tests of LATENESS. With WATERMARK FOR on the same column only LATENESS closes the door."""
         found = [
             (column, each)
             for column, line in lines
-            for each in line.frontiers
+            for each in line.declarations
             if each.note == "lateness" and each.relation == relation
         ]
-        return tuple(Test(column, self.line(line)) for column, line in found)
+        return tuple(Test(column, self.watermark(line)) for column, line in found)
 
-    def _door(self, relation: Relation, rows: Branches, tests: tuple[Test, ...]) -> None:
+    def _ingress(self, relation: Relation, rows: Branches, tests: tuple[Test, ...]) -> None:
         seen = tuple(
-            Seen(column, seen_name(relation.name, column), _max_ahead(relation, line.type))
-            for column, line in logical.frontiers(relation)
+            ObservedColumn(column, observed_name(relation.name, column), _max_ahead(relation, line.type))
+            for column, line in logical.declared_watermarks(relation)
         )
         if relation is EVENTS:
             rows = tuple(_followed(branch, Filter(NO_RESULT), branch.columns) for branch in rows)
             rows = _narrowed(rows, [each.column for each in seen])
         if seen or tests:
-            self.doors.setdefault(relation.name, Door(relation.name, rows, relation.columns, tests, seen))
+            self.ingresses.setdefault(relation.name, Ingress(relation.name, rows, relation.columns, tests, seen))
 
     @_lower.register
     def _(self, node: logical.View) -> Branches:
@@ -198,7 +200,7 @@ class Lowering:
 
     def _through(self, view: str, branch: Branch) -> Branch:
         op = self.ops.get(branch.producer)
-        if op is None or not op.forgets:
+        if op is None or not op.evicts:
             return branch
         return replace(branch, origin=Origin(view, len(branch.steps), branch.columns))
 
@@ -228,19 +230,19 @@ class Lowering:
 
     def _aggregate(self, node: logical.Aggregate) -> AggregateSpec:
         below, cap = node.input.traits, node.max_groups
-        over = self._over(node.input, node.keys) if cap is None else ()
+        over = self._eviction(node.input, node.keys) if cap is None else ()
         return AggregateSpec(node.keys, node.calls, below.append_only, not node.keys, cap, over, below.delayed)
 
-    def _over(self, below: Node, columns: tuple[str, ...]) -> tuple[Test, ...]:
-        """The test of a column below whose line nothing is let in at the door: what passes it is there for good."""
-        lines = [(name, line) for name in columns if (line := below.traits.line(name)) is not None and line.firm]
-        return tuple(Test(name, self.line(line)) for name, line in lines[:1])
+    def _eviction(self, below: Node, columns: tuple[str, ...]) -> tuple[Test, ...]:
+        """Eviction test: groups below this strict watermark can never change."""
+        lines = [(name, line) for name in columns if (line := below.traits.watermark(name)) is not None and line.strict]
+        return tuple(Test(name, self.watermark(line)) for name, line in lines[:1])
 
     def _aggregate_port(self, node: logical.Aggregate) -> Port:
         spec = self._aggregate(node)
         key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
         port = replace(self._port(node.input, key), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec))
-        return port if node.max_groups is None else self._refusing(port, node.input, (Test("", ""),))
+        return port if node.max_groups is None else self._rejecting(port, node.input, (Test("", ""),))
 
     @_lower.register
     def _(self, node: logical.WindowAggregate) -> Branches:
@@ -257,8 +259,8 @@ class Lowering:
     def _(self, node: logical.Gate) -> Branches:
         gate = GateSpec(
             columns=node.columns,
-            release=tuple(Test(each.column, self.line(each.release), each.inclusive) for each in node.closing),
-            late=() if node.every else tuple(Test(e.column, self.line(e.late), e.inclusive) for e in node.closing),
+            release=tuple(Test(each.column, self.watermark(each.release), each.inclusive) for each in node.closing),
+            late=() if node.every else tuple(Test(e.column, self.watermark(e.late), e.inclusive) for e in node.closing),
             every=node.every,
             delayed=node.input.traits.delayed,
         )
@@ -268,33 +270,35 @@ class Lowering:
             return self._op(GatedSpec(spec, gate), (self._window_port(below, spec),), node.schema)
         if isinstance(below, logical.Aggregate):
             gate = replace(gate, delayed=below.input.traits.delayed)
-            port = self._refusing(self._aggregate_port(below), below.input, gate.late)
+            port = self._rejecting(self._aggregate_port(below), below.input, gate.late)
             return self._op(GatedSpec(self._aggregate(below), gate), (port,), node.schema)
-        port = self._refusing(self._port(below, _hashable(below.schema)), below, gate.late)
+        port = self._rejecting(self._port(below, _hashable(below.schema)), below, gate.late)
         return self._op(gate, (port,), node.schema)
 
     @_lower.register
-    def _(self, node: logical.During) -> Branches:
+    def _(self, node: logical.TemporalFilter) -> Branches:
         spec = DuringSpec(node.columns, node.since, node.until)
         return self._op(spec, (self._port(node.input, _hashable(node.schema)),), node.schema)
 
     @_lower.register
-    def _(self, node: logical.Door) -> Branches:
+    def _(self, node: logical.IngressCheck) -> Branches:
         told = _told(node)
         rows = self.branches(_without(node.input, told))
-        late = [(column, line) for column, line in node.declared if line.firm]
-        tests = tuple(Test(column, self.line(line)) for column, line in late)
-        seen = tuple(Seen(column, seen_name(node.view, column)) for column, _ in node.declared)
+        late = [(column, line) for column, line in node.declared if line.strict]
+        tests = tuple(Test(column, self.watermark(line)) for column, line in late)
+        seen = tuple(ObservedColumn(column, observed_name(node.view, column)) for column, _ in node.declared)
         seen_columns = [each.column for each in seen]
         looked_at = rows if tests else _narrowed(self.branches(node.input), [*seen_columns, *told])
-        self.doors.setdefault(node.view, Door(node.view, looked_at, node.schema, tests, seen, node.checks, node.row))
-        return _guarded(rows, tests)
+        self.ingresses.setdefault(
+            node.view, Ingress(node.view, looked_at, node.schema, tests, seen, node.checks, node.row)
+        )
+        return _late_filtered(rows, tests)
 
     def _windowed(self, node: logical.WindowAggregate) -> WindowedSpec:
         window, below = _typed(node.window, node.input), node.input.traits
         keys = (*node.keys, window.start, window.end)
         aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
-        line = None if node.line is None else self.line(node.line)
+        line = None if node.watermark is None else self.watermark(node.watermark)
         return WindowedSpec(window, aggregate, line, node.lateness, below.delayed)
 
     def _window_port(self, node: logical.WindowAggregate, spec: WindowedSpec) -> Port:
@@ -302,25 +306,25 @@ class Lowering:
         rows = on_port(spec)
         port = replace(self._port(node.input, key), hashes=aggregates.hashes(rows), ordered=aggregates.ordered(rows))
         late = Test(node.window.time, spec.line or "")
-        return self._refusing(port, node.input, (late,))
+        return self._rejecting(port, node.input, (late,))
 
-    def _refusing(self, port: Port, below: Node, late: tuple[Test, ...]) -> Port:
+    def _rejecting(self, port: Port, below: Node, late: tuple[Test, ...]) -> Port:
         """The port with all columns of the rows that it may refuse, for the record."""
         found = with_row(below)
         if not late:
             return port
         if found is None:
             row = tuple((name, name) for name in port_columns(below))
-            return replace(port, refusal=Refusal(None, (self._relation,), late[0].column, late[0].line, row))
+            return replace(port, rejected=RejectedRows(None, (self._relation,), late[0].column, late[0].line, row))
         plan, relation, row = found
         carried = tuple(name for name in plan.columns if name not in below.columns)
-        refusal = Refusal(relation, (self._relation,), late[0].column, late[0].line, row, carried)
-        return replace(port, branches=self.branches(plan), columns=plan.schema, refusal=refusal)
+        rejected = RejectedRows(relation, (self._relation,), late[0].column, late[0].line, row, carried)
+        return replace(port, branches=self.branches(plan), columns=plan.schema, rejected=rejected)
 
     @_lower.register
     def _(self, node: logical.Distinct) -> Branches:
         below = node.input.traits
-        over = self._over(node.input, node.columns)
+        over = self._eviction(node.input, node.columns)
         spec = DistinctSpec(node.columns, below.append_only, over, below.delayed)
         return self._op(spec, (self._port(node.input, node.columns),), node.schema)
 
@@ -346,9 +350,9 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.IntervalJoin) -> Branches:
-        lines = tuple(None if line is None else self.line(line) for line in node.lines)
+        lines = tuple(None if line is None else self.watermark(line) for line in node.watermarks)
         ports = tuple(
-            port if line is None else self._refusing(port, side, (Test(time, line),))
+            port if line is None else self._rejecting(port, side, (Test(time, line),))
             for port, side, time, line in zip(self._sides(node), node.inputs, node.times, lines, strict=True)
         )
         return self._op(interval_spec(node, (lines[0], lines[1])), ports, node.schema)
@@ -377,14 +381,14 @@ class Lowering:
 
     def _op(self, spec: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int | None = None) -> Branches:
         from_source = any(branch.producer in self._sources for branch in _all(ports))
-        own = from_source or isinstance(spec, FORGETFUL)
+        own = from_source or isinstance(spec, EVICTING)
         begins = since if since is not None else self._since if own else 0
         identity = op_id(spec, ports, columns, begins)
         if identity not in self.ops:
             level = 1 + max(self._level(branch.producer) for branch in _all(ports))
             self.ops[identity] = Op(identity, level, spec, ports, columns, label(spec))
         else:
-            self.ops[identity] = _also_refused_by(self.ops[identity], self._relation)
+            self.ops[identity] = _also_rejected_by(self.ops[identity], self._relation)
         return (Branch(identity, (), columns),)
 
     def _level(self, producer: str) -> int:
@@ -397,7 +401,7 @@ def circuit_of(name: str, plan: Node, kind: str, visible: int, begun: Mapping[st
     return lowering.circuit((lowering.output(name, plan, kind, visible),))
 
 
-def _told(node: logical.Door) -> list[str]:
+def _told(node: logical.IngressCheck) -> list[str]:
     return [*(column for column, _ in node.checks), *([node.row] if node.row is not None else [])]
 
 
@@ -431,31 +435,31 @@ def _typed(window: WindowSpec, input: Node) -> WindowSpec:
     return replace(window, type=next(column.type for column in input.schema if column.name == window.time))
 
 
-def _also_refused_by(op: Op, view: str) -> Op:
+def _also_rejected_by(op: Op, view: str) -> Op:
     """A shared op refuses rows for every view that it serves."""
 
     def noted(port: Port) -> Port:
-        refusal = port.refusal
-        if refusal is None or not refusal.views or view in refusal.views:
+        rejected = port.rejected
+        if rejected is None or not rejected.views or view in rejected.views:
             return port
-        return replace(port, refusal=replace(refusal, views=(*refusal.views, view)))
+        return replace(port, rejected=replace(rejected, views=(*rejected.views, view)))
 
     return replace(op, ports=tuple(noted(port) for port in op.ports))
 
 
-def _guarded(rows: Branches, tests: tuple[Test, ...]) -> Branches:
-    return tuple(replace(branch, steps=(*branch.steps, Guard(tests))) for branch in rows) if tests else rows
+def _late_filtered(rows: Branches, tests: tuple[Test, ...]) -> Branches:
+    return tuple(replace(branch, steps=(*branch.steps, LateFilter(tests))) for branch in rows) if tests else rows
 
 
 def _selected(columns: Schema) -> Project:
     return Project(tuple((name, quoted(name)) for name in names(columns)))
 
 
-def _refusal_of(relation: Relation, lateness: tuple[Test, ...]) -> Refusal | None:
+def _rejected_of(relation: Relation, lateness: tuple[Test, ...]) -> RejectedRows | None:
     if not lateness:
         return None
     row = tuple((name, name) for name in names(relation.columns))
-    return Refusal(relation.name, (), lateness[0].column, lateness[0].line, row)
+    return RejectedRows(relation.name, (), lateness[0].column, lateness[0].line, row)
 
 
 def _followed(branch: Branch, step: Filter | Project, columns: Schema) -> Branch:

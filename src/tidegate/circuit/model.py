@@ -22,7 +22,7 @@ from tidegate.ir.specs import (
     Test,
     WindowedSpec,
 )
-from tidegate.traits.waterline import Line
+from tidegate.traits.watermark import Watermark
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Guard:
-    """Drops the rows that are late: those that pass any of the tests. They are on record at the relation's door."""
+class LateFilter:
+    """Drops late rows, those that pass any of the tests. They are recorded at the ingress of their relation."""
 
     tests: tuple[Test, ...]
 
 
-Step = Filter | Project | Guard
+Step = Filter | Project | LateFilter
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The view that a branch comes through, whose op does not keep what has left it: how many of the branch's steps are
-    the view's own, and the columns after them."""
+    """The view that a branch passes, whose op evicts what it has emitted: how many of the branch's steps belong to the
+    view, and the columns after them."""
 
     view: str
     steps: int
@@ -70,16 +70,15 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """How rows that come too late for an op are put on record: the relation they are of (None: the input that their
-    branch comes from), the views that refuse them, the time column, the name of its line, and the columns of the port
-    that make up the relation's row, as (name, column). `carried` are columns of the port that are there for this only.
-    """
+class RejectedRows:
+    """How rows that an op rejects are recorded: their relation (None: the input of their branch), the views that reject
+    them, the time column, the name of its watermark, and the columns of the port that make up the relation's row, as
+    (name, column). `carried` are columns of the port that serve only this purpose."""
 
     relation: str | None
     views: tuple[str, ...]
     column: str
-    line: str
+    watermark: str
     row: tuple[tuple[str, str], ...]
     carried: tuple[str, ...] = ()
 
@@ -89,8 +88,8 @@ class Port:
     """One input of an op: the union of its branches, all with the same `columns`.
 
     `key` are the columns whose hash picks the bucket (empty: everything is in one bucket); the hash reaches the kernel
-    as `__h`. `hashes` are further 64-bit hashes the kernel wants: (name, columns) each. `ordered` ports get `__seq`,
-    the order of arrival inside the step (0 for rows that come from an op).
+    as `__h`. `hashes` are further 64-bit hashes for the kernel: (name, columns) each. `ordered` ports get `__seq`, the
+    order of arrival inside the step (0 for rows of an op).
     """
 
     branches: tuple[Branch, ...]
@@ -98,7 +97,7 @@ class Port:
     key: tuple[str, ...]
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ordered: bool = False
-    refusal: Refusal | None = None
+    rejected: RejectedRows | None = None
 
 
 @dataclass(frozen=True)
@@ -113,15 +112,15 @@ class Op:
     label: str
 
     @property
-    def forgets(self) -> bool:
-        """Whether its state is less than what has left it, so that it cannot say what that was."""
-        forgetful = WindowedSpec | GateSpec | GatedSpec | DuringSpec | HoldBackSpec | IntervalSpec | LookupSpec
+    def evicts(self) -> bool:
+        """True if it no longer holds all that it has emitted, so that its output cannot be rebuilt from its state."""
+        evicting = WindowedSpec | GateSpec | GatedSpec | DuringSpec | HoldBackSpec | IntervalSpec | LookupSpec
         over = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.over)
-        return over or isinstance(self.kernel, forgetful)
+        return over or isinstance(self.kernel, evicting)
 
     @property
     def timed(self) -> bool:
-        """Whether it has something to do when the clock moves, even if no row comes."""
+        """True if it has work to do when the clock moves, even if no row arrives."""
         match self.kernel:
             case AggregateSpec(scalar=scalar, over=over):
                 return scalar or bool(over)
@@ -139,9 +138,9 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A column whose largest value moves frontiers, under the name that it is known by. A value that is more than
-    `max_ahead` microseconds ahead of the processing clock does not count."""
+class ObservedColumn:
+    """A column whose largest value moves watermarks, and the name under which that value is tracked. A value more than
+    `max_ahead` microseconds ahead of the processing clock is ignored."""
 
     column: str
     name: str
@@ -149,28 +148,28 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Door:
-    """Where the rows of a relation are looked at as they come: late ones (which pass any of `tests`) go on record, the
-    largest values of the others move frontiers. `checks` are columns with words for what is wrong with a row, each with
-    the code of that error; `row` is the column that shows the row then."""
+class Ingress:
+    """Where the rows of a relation are checked on arrival: late ones (which pass any of `tests`) are recorded, the
+    largest values of the others move watermarks. `checks` are columns that hold what is wrong with a row, each with the
+    code of that error; `row` is the column that holds such a row as JSON."""
 
     relation: str
     branches: tuple[Branch, ...]
     columns: Schema
     tests: tuple[Test, ...]
-    seen: tuple[Seen, ...]
+    observed: tuple[ObservedColumn, ...]
     checks: tuple[tuple[str, str], ...] = ()
     row: str | None = None
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A waterline that users can ask for."""
+class PublishedWatermark:
+    """A watermark that users can query."""
 
     relation: str
     column: str
     type: str
-    line: str
+    watermark: str
 
 
 @dataclass(frozen=True)
@@ -205,15 +204,15 @@ class Input:
 
 @dataclass(frozen=True)
 class Circuit:
-    """Everything one pipeline computes. `lines` are all waterlines that something in it is held against; `late_to` are
-    views with the table that takes their late rows."""
+    """Everything one pipeline computes. `watermarks` are all that something in it is compared with, `published` those
+    that users can query; `late_to` are views with the table that takes their late rows."""
 
     inputs: tuple[Input, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Output, ...]
-    doors: tuple[Door, ...] = ()
-    lines: tuple[Line, ...] = ()
-    watched: tuple[Watched, ...] = ()
+    ingresses: tuple[Ingress, ...] = ()
+    watermarks: tuple[Watermark, ...] = ()
+    published: tuple[PublishedWatermark, ...] = ()
     late_to: tuple[tuple[str, str], ...] = ()
 
     @property

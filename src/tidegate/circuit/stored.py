@@ -10,7 +10,7 @@ from tidegate.circuit import model
 from tidegate.core.records import Codec
 from tidegate.core.schema import Column
 from tidegate.ir import join_specs, specs
-from tidegate.traits import waterline
+from tidegate.traits import watermark
 
 KERNEL_VERSIONS = {
     "aggregate": 1,
@@ -57,21 +57,21 @@ KINDS: dict[str, type] = {
     "branch": model.Branch,
     "circuit": model.Circuit,
     "filter": model.Filter,
-    "ingress_check": model.Door,
+    "ingress_check": model.Ingress,
     "input": model.Input,
-    "late_drop": model.Refusal,
-    "late_filter": model.Guard,
-    "observed_column": model.Seen,
+    "late_drop": model.RejectedRows,
+    "late_filter": model.LateFilter,
+    "observed_column": model.ObservedColumn,
     "op": model.Op,
     "origin": model.Origin,
     "output": model.Output,
     "port": model.Port,
     "project": model.Project,
-    "visible_watermark": model.Watched,
-    "watermark_expression": waterline.Expression,
-    "watermark_extreme": waterline.Extreme,
-    "watermark_of_input": waterline.Frontier,
-    "watermark_of_window": waterline.Opened,
+    "visible_watermark": model.PublishedWatermark,
+    "watermark_expression": watermark.Expression,
+    "watermark_extreme": watermark.Extreme,
+    "watermark_of_input": watermark.DeclaredWatermark,
+    "watermark_of_window": watermark.WindowEdge,
 }
 
 CODEC = Codec(KINDS, KERNEL_VERSIONS)

@@ -10,9 +10,9 @@ from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.bus import BUS, EVENTS, RESULTS
 from tidegate.catalog.maintained import event_views, maintained, uses_bus
 from tidegate.circuit.lower import Lowering
-from tidegate.circuit.model import Circuit, Output, Watched
+from tidegate.circuit.model import Circuit, Output, PublishedWatermark
 from tidegate.compile.views import definition, relation_rows, results_of
-from tidegate.plan import frontiers
+from tidegate.plan import declared_watermarks
 from tidegate.rules import rewrite
 
 
@@ -24,13 +24,15 @@ def build(catalog: Catalog, analyzer: Analyzer, begun: Mapping[str, int] | None 
         logged = (EVENTS, *(relation for relation in logged if relation is not EVENTS))
     outputs = tuple(_output(relation, catalog, analyzer, lowering) for relation in logged)
     outputs += tuple(_results(view, catalog, analyzer, lowering) for view in event_views(catalog))
-    watched = tuple(each for relation in (EVENTS, *catalog) for each in _watched(relation, catalog, analyzer, lowering))
+    published = tuple(
+        each for relation in (EVENTS, *catalog) for each in _published(relation, catalog, analyzer, lowering)
+    )
     late_to = tuple(
         (view.name, table)
         for view in catalog.of_kind("view")
         if (table := definition(view, catalog, analyzer).late_to) is not None
     )
-    return replace(lowering.circuit(outputs), watched=watched, late_to=late_to)
+    return replace(lowering.circuit(outputs), published=published, late_to=late_to)
 
 
 def _output(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Output:
@@ -48,14 +50,16 @@ def _results(view: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Low
     return lowering.output(RESULTS + view.name, plan, results.kind, len(plan.columns), owner=view.name)
 
 
-def _watched(relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering) -> Iterator[Watched]:
-    """The waterlines of a relation's columns."""
+def _published(
+    relation: Relation, catalog: Catalog, analyzer: Analyzer, lowering: Lowering
+) -> Iterator[PublishedWatermark]:
+    """The watermarks of a relation's columns."""
     if relation.kind == "view":
-        lines = definition(relation, catalog, analyzer).left.traits.waterlines
+        watermarks = definition(relation, catalog, analyzer).left.traits.watermarks
     elif relation.kind == "sink" or relation.name not in lowering.inputs:
         return
     else:
-        lines = frontiers(relation)
-    for column, line in lines:
+        watermarks = declared_watermarks(relation)
+    for column, watermark in watermarks:
         if relation.column(column) is not None:
-            yield Watched(relation.name, column, line.type, lowering.line(line))
+            yield PublishedWatermark(relation.name, column, watermark.type, lowering.watermark(watermark))

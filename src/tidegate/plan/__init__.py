@@ -1,10 +1,10 @@
 """The logical plan: nodes, walking, printing."""
 
 from tidegate.plan.joins import AnyJoin, IntervalJoin, Join, Lookup
-from tidegate.plan.leaves import Node, Scan, View, frontiers
+from tidegate.plan.leaves import Node, Scan, View, declared_watermarks
 from tidegate.plan.nodes import Aggregate, Distinct, Filter, Item, Project, Rank, SetOp, TopN, UnionAll, kept
 from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
-from tidegate.plan.time import Clocks, Closing, Door, During, Gate, Window, WindowAggregate
+from tidegate.plan.time import Clocks, Closing, Gate, IngressCheck, TemporalFilter, Window, WindowAggregate
 from tidegate.plan.walk import rewrite_up, walk
 
 __all__ = [
@@ -13,10 +13,9 @@ __all__ = [
     "Clocks",
     "Closing",
     "Distinct",
-    "Door",
-    "During",
     "Filter",
     "Gate",
+    "IngressCheck",
     "IntervalJoin",
     "Item",
     "Join",
@@ -27,6 +26,7 @@ __all__ = [
     "Scalar",
     "Scan",
     "SetOp",
+    "TemporalFilter",
     "TopN",
     "UnionAll",
     "View",
@@ -35,7 +35,7 @@ __all__ = [
     "column",
     "conjunction",
     "conjuncts",
-    "frontiers",
+    "declared_watermarks",
     "kept",
     "rewrite_up",
     "walk",

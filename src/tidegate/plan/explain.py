@@ -39,12 +39,12 @@ def plan_tree(node: Node) -> dict[str, Any]:
 
 
 def traits_of(traits: Traits) -> dict[str, Any]:
-    """Traits in words; state and waterlines only where there are any."""
+    """Traits in words; state and watermarks only where there are any."""
     found: dict[str, Any] = {"kind": traits.kind, "key": None if traits.key is None else list(traits.key)}
-    if traits.waterlines:
-        found["waterlines"] = [column for column, _ in traits.waterlines]
+    if traits.watermarks:
+        found["watermarks"] = [column for column, _ in traits.watermarks]
     if traits.lost:
-        found["no waterline"] = [f"{column}: {why}" for column, why in traits.lost]
+        found["no watermark"] = [f"{column}: {why}" for column, why in traits.lost]
     if traits.state != NONE:
         found["state"] = traits.state
     return found

@@ -9,8 +9,8 @@ from tidegate.core.durations import render_micros
 from tidegate.core.schema import Column, Schema
 from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
 from tidegate.plan.leaves import Node
-from tidegate.traits import Traits, keys, state, waterline
-from tidegate.traits.waterline import Line, Lost, Waterlines
+from tidegate.traits import Traits, keys, state, watermark
+from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks
 
 
 @dataclass(frozen=True)
@@ -75,29 +75,31 @@ class IntervalJoin(Node):
         traits = Traits(_key(self), grows, lines, kept, lost, delayed, self.mark)
         self._derive((*_schema(self), *marked), traits)
 
-    def _lines(self) -> tuple[Waterlines, Lost]:
+    def _lines(self) -> tuple[Watermarks, LostWatermarks]:
         """Rows that are stored still leave: each time is held back by the other side's, too."""
         if self.proctime:
             return (), ()
-        (one, other) = (side.traits.line(time) for side, time in zip((self.left, self.right), self.times, strict=True))
+        one, other = (
+            side.traits.watermark(time) for side, time in zip((self.left, self.right), self.times, strict=True)
+        )
         if one is None or other is None:
             return (), ()
-        moved = (waterline.shifted(other, self.upper), waterline.shifted(one, -self.lower))
-        found: list[tuple[str, Line]] = []
+        moved = (watermark.shifted(other, self.upper), watermark.shifted(one, -self.lower))
+        found: list[tuple[str, Watermark]] = []
         for time, own, far in zip(self.times, (one, other), moved, strict=True):
             if time in self.taken and far is not None and far.type == own.type:
-                found.append((time, waterline.least([own, far])))
-        had = [*self.left.traits.waterlines, *self.right.traits.waterlines]
+                found.append((time, watermark.least([own, far])))
+        had = [*self.left.traits.watermarks, *self.right.traits.watermarks]
         known = {name for name, _ in found}
         lost = tuple((name, _NOT_THE_TIME) for name, _ in had if name in self.taken and name not in known)
         return tuple(found), lost
 
     @property
-    def lines(self) -> tuple[Line | None, Line | None]:
-        """The waterlines of both times."""
+    def watermarks(self) -> tuple[Watermark | None, Watermark | None]:
+        """The watermarks of both times."""
         if self.proctime:
             return None, None
-        return self.left.traits.line(self.times[0]), self.right.traits.line(self.times[1])
+        return self.left.traits.watermark(self.times[0]), self.right.traits.watermark(self.times[1])
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -122,9 +124,9 @@ class Lookup(Node):
         _check(self)
         below = self.left.traits
         key = below.key if below.key is not None and set(below.key) <= set(self.taken) else None
-        lines = waterline.only(below.waterlines, self.taken)
+        lines = watermark.only(below.watermarks, self.taken)
         lost = tuple((column, why) for column, why in below.lost if column in self.taken)
-        lost += tuple((column, _LOOKED_UP) for column, _ in self.right.traits.waterlines if column in self.taken)
+        lost += tuple((column, _LOOKED_UP) for column, _ in self.right.traits.watermarks if column in self.taken)
         self._derive(_schema(self), Traits(key, True, lines, state.of_lookup(), lost, below.delayed))
 
     @property
@@ -201,14 +203,14 @@ def _may_be_null(node: Join | IntervalJoin, columns: Sequence[str]) -> bool:
     return any(column.nullable for side in node.inputs for column in side.schema if column.name in columns)
 
 
-def _key_lines(node: Join) -> tuple[Waterlines, Lost]:
-    """The key of an equi-join has the smaller waterline of its two sides, both needed."""
-    left, right = dict(node.left.traits.waterlines), dict(node.right.traits.waterlines)
-    found: dict[str, Line] = {}
+def _key_lines(node: Join) -> tuple[Watermarks, LostWatermarks]:
+    """The key of an equi-join has the smaller watermark of its two sides, both needed."""
+    left, right = dict(node.left.traits.watermarks), dict(node.right.traits.watermarks)
+    found: dict[str, Watermark] = {}
     for pair in node.keys:
         one, other = left.get(pair.left), right.get(pair.right)
         if one is not None and other is not None and one.type == other.type:
-            found[pair.left] = found[pair.right] = waterline.least([one, other])
+            found[pair.left] = found[pair.right] = watermark.least([one, other])
     lines = tuple((name, found[name]) for name in node.taken if name in found)
     lost = tuple((name, _COMES_LATER) for name in (*left, *right) if name in node.taken and name not in found)
     return lines, lost

@@ -92,16 +92,16 @@ def _(node: time.Gate) -> str:
 
 
 @label.register
-def _(node: time.During) -> str:
+def _(node: time.TemporalFilter) -> str:
     bounds = [f"{node.since} <= now"] if node.since else []
     bounds += [f"now < {node.until}"] if node.until else []
-    return f"During {' and '.join(bounds)}"
+    return f"TemporalFilter {' and '.join(bounds)}"
 
 
 @label.register
-def _(node: time.Door) -> str:
-    said = [f"{column} >= {line.name}" for column, line in node.declared]
-    return f"Door {', '.join(said + [code for _, code in node.checks])}"
+def _(node: time.IngressCheck) -> str:
+    declared = [f"{column} >= {line.name}" for column, line in node.declared]
+    return f"IngressCheck {', '.join(declared + [code for _, code in node.checks])}"
 
 
 @label.register

@@ -8,7 +8,7 @@ from typing import Literal
 from tidegate.catalog.relation import Relation
 from tidegate.core.schema import Schema, names
 from tidegate.traits import Traits, state
-from tidegate.traits.waterline import Frontier, Line, Waterlines, greatest
+from tidegate.traits.watermark import DeclaredWatermark, Watermark, Watermarks, greatest
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Scan(Node):
         if relation.kind not in ("source", "table"):
             raise ValueError(f"{relation.name} is a {relation.kind}, not an input")
         append_only = relation.kind == "source" or relation.append_only
-        lines = frontiers(relation)
+        lines = declared_watermarks(relation)
         stored = state.of_table(relation.primary_key) if self.stored else state.NONE
         key = relation.primary_key or None
         self._derive(relation.columns, Traits(key, append_only, lines, stored))
@@ -66,14 +66,14 @@ class Scan(Node):
         return relation.kind == "table" and not (relation.append_only and not relation.primary_key)
 
 
-def frontiers(relation: Relation) -> Waterlines:
-    """The waterlines that a relation declares. A column with both WATERMARK FOR and LATENESS has the larger."""
+def declared_watermarks(relation: Relation) -> Watermarks:
+    """The watermarks that a relation declares. A column with both WATERMARK FOR and LATENESS has the larger."""
     types = {column.name: column.type for column in relation.columns}
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[Watermark]] = {}
     for note in relation.times:
         if note.kind in ("watermark", "lateness"):
             kind: Literal["watermark", "lateness"] = "watermark" if note.kind == "watermark" else "lateness"
-            line = Frontier(types[note.column], relation.name, note.column, kind, note.sql)
+            line = DeclaredWatermark(types[note.column], relation.name, note.column, kind, note.sql)
             found.setdefault(note.column, []).append(line)
     return tuple((column, greatest(lines)) for column, lines in found.items())
 

@@ -13,8 +13,8 @@ from tidegate.ir.specs import Call, Order
 from tidegate.kernels import aggregates
 from tidegate.plan.leaves import Node
 from tidegate.plan.scalar import Scalar, column, conjuncts
-from tidegate.traits import Traits, keys, monotone, state, waterline
-from tidegate.traits.waterline import Line, Lost, Waterlines
+from tidegate.traits import Traits, keys, monotone, state, watermark
+from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Project(Node):
             self._require(item.expression.columns, self.input)
         below = self.input.traits
         key = keys.through_projection(below.key, self.kept)
-        lines, lost = self._waterlines()
+        lines, lost = self._watermarks()
         schema = tuple(item.schema for item in self.items)
         mark = self.kept.get(below.mark or "")
         clocks = tuple(self.kept[name] for name in below.clocks if name in self.kept)
         traits = Traits(key, below.append_only, lines, lost=lost, delayed=below.delayed, mark=mark, clocks=clocks)
         self._derive(schema, traits)
 
-    def _waterlines(self) -> tuple[Waterlines, Lost]:
+    def _watermarks(self) -> tuple[Watermarks, LostWatermarks]:
         """Those of expressions that keep order, and what the others lost it by."""
-        below, gone = dict(self.input.traits.waterlines), dict(self.input.traits.lost)
+        below, gone = dict(self.input.traits.watermarks), dict(self.input.traits.lost)
         lines, lost = [], []
         for item in self.items:
-            line, why = monotone.line_of(item.expression.tree, item.type, below)
+            line, why = monotone.watermark_of(item.expression.tree, item.type, below)
             why = why or gone.get(item.expression.column or "")
             if line is not None:
                 lines.append((item.name, line))
@@ -90,19 +90,19 @@ class Filter(Node):
     def __post_init__(self) -> None:
         self._require(self.condition.columns, self.input)
         below = self.input.traits
-        lines = self._raised(dict(below.waterlines))
+        lines = self._raised(dict(below.watermarks))
         lost = tuple((column, why) for column, why in below.lost if column not in lines)
-        self._derive(self.input.schema, replace(below, waterlines=tuple(lines.items()), lost=lost, state=state.NONE))
+        self._derive(self.input.schema, replace(below, watermarks=tuple(lines.items()), lost=lost, state=state.NONE))
 
-    def _raised(self, lines: dict[str, Line]) -> dict[str, Line]:
-        """`col >= monotone` gives the column the waterline of what it is not below."""
+    def _raised(self, lines: dict[str, Watermark]) -> dict[str, Watermark]:
+        """`col >= monotone` gives the column the watermark of what it is not below."""
         types = {column.name: column.type for column in self.input.schema}
         for part in conjuncts(self.condition):
             for name, bound in bounded_below(part.tree):
-                found, _ = monotone.line_of(bound, types[name], lines)
+                found, _ = monotone.watermark_of(bound, types[name], lines)
                 if found is not None and found.type == types[name]:
                     own = lines.get(name)
-                    lines = {**lines, name: found if own is None else waterline.greatest([own, found])}
+                    lines = {**lines, name: found if own is None else watermark.greatest([own, found])}
         return lines
 
     @property
@@ -128,7 +128,7 @@ class Aggregate(Node):
         below = self.input.traits
         by_name = {column.name: column for column in self.input.schema}
         outs = tuple(Column(call.out, call.type, call.func != "count") for call in self.calls)
-        lines = waterline.only(below.waterlines, self.keys)
+        lines = watermark.only(below.watermarks, self.keys)
         kept = state.of_aggregate(
             self.keys, any(aggregates.needs_values(call, below.append_only) for call in self.calls)
         )
@@ -175,22 +175,22 @@ class UnionAll(Node):
         for side in self.sides[1:]:
             if [(column.name, column.type) for column in side.schema] != [(c.name, c.type) for c in first.schema]:
                 raise ValueError(f"the sides of a union differ: {first.schema} and {side.schema}")
-        lines = waterline.of_union(first.columns, [_by_place(side) for side in self.sides])
+        lines = watermark.of_union(first.columns, [_by_place(side) for side in self.sides])
         nullable = [any(side.schema[place].nullable for side in self.sides) for place in range(len(first.schema))]
         schema = tuple(replace(each, nullable=flag) for each, flag in zip(first.schema, nullable, strict=True))
         append_only = all(side.traits.append_only for side in self.sides)
         delayed = any(side.traits.delayed for side in self.sides)
         self._derive(schema, Traits(None, append_only, lines, lost=self._lost(dict(lines)), delayed=delayed))
 
-    def _lost(self, lines: dict[str, Line]) -> Lost:
-        """A column without a waterline that some side has one for, or lost."""
+    def _lost(self, lines: dict[str, Watermark]) -> LostWatermarks:
+        """A column without a watermark that some side has one for, or lost."""
         found: dict[str, str] = {}
         for place, own in enumerate(self.sides[0].columns):
             for number, side in enumerate(self.sides, start=1):
                 name = side.columns[place]
-                if own not in lines and side.traits.line(name) is None:
+                if own not in lines and side.traits.watermark(name) is None:
                     why = dict(side.traits.lost).get(name)
-                    has = any(other.traits.line(other.columns[place]) for other in self.sides)
+                    has = any(other.traits.watermark(other.columns[place]) for other in self.sides)
                     if why is not None or has:
                         found.setdefault(own, why or f"side {number} of the union has none")
         return tuple(found.items())
@@ -220,8 +220,8 @@ class SetOp(Node):
         key = own if own is not None or self.all else keys.of_rows(left.columns)
         grows = self.kind == "intersect" and left.traits.append_only and right.traits.append_only
         sides = [_by_place(side) for side in (left, right)]
-        both = waterline.of_intersection(left.columns, sides)
-        lines = left.traits.waterlines if self.kind == "except" else both
+        both = watermark.of_intersection(left.columns, sides)
+        lines = left.traits.watermarks if self.kind == "except" else both
         delayed = left.traits.delayed or right.traits.delayed
         self._derive(left.schema, Traits(key, grows, lines, state.of_set_operation(), left.traits.lost, delayed))
 
@@ -278,8 +278,8 @@ class TopN(Node):
         added = () if self.rank is None else (Column(self.rank, "int", False),)
         key = keys.of_top_n(below.key, self.partition, self.limit, self.function, self.rank)
         kept = state.of_top_n(self.partition, self.offset + self.limit, below.append_only)
-        lines = waterline.only(below.waterlines, self.partition)
-        lost = tuple((column, _COMES_BACK) for column, _ in below.waterlines if column not in self.partition)
+        lines = watermark.only(below.watermarks, self.partition)
+        lost = tuple((column, _COMES_BACK) for column, _ in below.watermarks if column not in self.partition)
         self._derive((*self.input.schema, *added), Traits(key, False, lines, kept, below.lost + lost, below.delayed))
 
     @property
@@ -293,8 +293,8 @@ class TopN(Node):
 _COMES_BACK = "a top-N gives and takes back rows of any age"
 
 
-def _by_place(side: Node) -> dict[int, Line]:
-    return {side.columns.index(column): line for column, line in side.traits.waterlines}
+def _by_place(side: Node) -> dict[int, Watermark]:
+    return {side.columns.index(column): line for column, line in side.traits.watermarks}
 
 
 def bounded_below(condition: exp.Expr) -> list[tuple[str, exp.Expr]]:

@@ -8,8 +8,8 @@ from tidegate.core.schema import Column
 from tidegate.ir.specs import Call, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.plan.leaves import Node
-from tidegate.traits import Traits, keys, state, waterline
-from tidegate.traits.waterline import Line, Opened, Waterlines
+from tidegate.traits import Traits, keys, state, watermark
+from tidegate.traits.watermark import Watermark, Watermarks, WindowEdge
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Window(Node):
         session = self.window.kind == "session"
         several = self.window.kind in ("hop", "cumulate")
         key = below.key if below.key is None or not several else (*below.key, self.window.start, self.window.end)
-        lines = below.waterlines + edge_lines(below.line(self.window.time), self.window)
+        lines = below.watermarks + edge_watermarks(below.watermark(self.window.time), self.window)
         lost = ((self.window.start, _SESSION_START),) if session else ()
         append_only = below.append_only and not session
         kept = state.of_sessions(self.partition) if session else state.NONE
@@ -67,20 +67,21 @@ class WindowAggregate(Node):
         kind = edge_type(self.input, window)
         edges = (Column(window.start, kind, False), Column(window.end, kind, False))
         outs = tuple(Column(call.out, call.type, call.func != "count") for call in self.calls)
-        lines = waterline.lagged(
-            waterline.only(below.waterlines, self.keys) + edge_lines(below.line(window.time), window), self.lateness
+        lines = watermark.lagged(
+            watermark.only(below.watermarks, self.keys) + edge_watermarks(below.watermark(window.time), window),
+            self.lateness,
         )
         several = (window.end,) if window.kind == "cumulate" else ()
         identity = (*self.keys, window.start, *several)
         values = any(aggregates.needs_values(call, below.append_only) for call in self.calls)
-        kept = state.of_windows(window.kind, self.keys, values, self.line is not None)
+        kept = state.of_windows(window.kind, self.keys, values, self.watermark is not None)
         lost = ((window.start, _SESSION_START),) if window.kind == "session" else ()
         traits = Traits(identity, False, lines, kept, lost, below.delayed)
         self._derive((*(by_name[name] for name in self.keys), *edges, *outs), traits)
 
     @property
-    def line(self) -> Line | None:
-        return self.input.traits.line(self.window.time)
+    def watermark(self) -> Watermark | None:
+        return self.input.traits.watermark(self.window.time)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -96,8 +97,8 @@ class Closing:
     `inclusive`) `release`, and comes too late when it is below `late`."""
 
     column: str
-    release: Line
-    late: Line
+    release: Watermark
+    late: Watermark
     inclusive: bool = False
 
 
@@ -105,7 +106,7 @@ class Closing:
 class Gate(Node):
     """Holds changes back: until all of `closing` are passed, or (with `every`, in microseconds) until processing time
     reaches a multiple of that. `corrects`: what has left may still be corrected. `lateness`: by how much that holds
-    its waterlines back, in microseconds."""
+    its watermarks back, in microseconds."""
 
     input: Node
     strategy: str
@@ -118,8 +119,8 @@ class Gate(Node):
         self._require(tuple(each.column for each in self.closing), self.input)
         below = self.input.traits
         waits = self.every is None
-        lines: Waterlines = waterline.lagged(below.waterlines, self.lateness) if waits else ()
-        lost = below.lost if waits else tuple((column, _BY_THE_CLOCK) for column, _ in below.waterlines)
+        lines: Watermarks = watermark.lagged(below.watermarks, self.lateness) if waits else ()
+        lost = below.lost if waits else tuple((column, _BY_THE_CLOCK) for column, _ in below.watermarks)
         self._derive(
             self.input.schema,
             Traits(below.key, waits and not self.corrects, lines, state.of_gate(), lost, True),
@@ -134,7 +135,7 @@ class Gate(Node):
 
 
 @dataclass(frozen=True)
-class During(Node):
+class TemporalFilter(Node):
     """Rows that are there for a time: while `since <= now < until`, in microseconds of processing time, which are
     columns below and none above (None: no such bound)."""
 
@@ -149,8 +150,8 @@ class During(Node):
         schema = tuple(column for column in self.input.schema if column.name not in bounds)
         kept_names = {column.name: column.name for column in schema}
         leaves = self.until is not None
-        lines = () if leaves else waterline.only(below.waterlines, tuple(kept_names))
-        lost = tuple((column, "rows leave as NOW() moves") for column, _ in below.waterlines) if leaves else ()
+        lines = () if leaves else watermark.only(below.watermarks, tuple(kept_names))
+        lost = tuple((column, "rows leave as NOW() moves") for column, _ in below.watermarks) if leaves else ()
         traits = Traits(
             keys.through_projection(below.key, kept_names),
             below.append_only and not leaves,
@@ -170,25 +171,25 @@ class During(Node):
 
 
 @dataclass(frozen=True)
-class Door(Node):
+class IngressCheck(Node):
     """The rows of a view that LATENESS lets pass: changes of rows below a declared line are late. For a view of events:
     where its own time is seen, and where `checks` (a column with words, the code of the error) say what is wrong with
     an event, which column `row` shows."""
 
     input: Node
     view: str
-    declared: Waterlines
+    declared: Watermarks
     checks: tuple[tuple[str, str], ...] = ()
     row: str | None = None
 
     def __post_init__(self) -> None:
         self._require(tuple(column for column, _ in self.checks), self.input)
         below = self.input.traits
-        found = dict(below.waterlines)
+        found = dict(below.watermarks)
         for column, line in self.declared:
-            found[column] = waterline.greatest([found[column], line]) if column in found else line
+            found[column] = watermark.greatest([found[column], line]) if column in found else line
         lost = tuple((column, why) for column, why in below.lost if column not in found)
-        self._derive(self.input.schema, replace(below, waterlines=tuple(found.items()), lost=lost, state=state.NONE))
+        self._derive(self.input.schema, replace(below, watermarks=tuple(found.items()), lost=lost, state=state.NONE))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -227,7 +228,7 @@ def edge_type(input: Node, window: WindowSpec) -> str:
     return "timestamp" if found == "date" else found
 
 
-def edge_lines(line: Line | None, window: WindowSpec) -> Waterlines:
+def edge_watermarks(line: Watermark | None, window: WindowSpec) -> Watermarks:
     """Starts and ends of windows that can still come. A session that is open may have begun at any time."""
     if line is None:
         return ()
@@ -235,6 +236,6 @@ def edge_lines(line: Line | None, window: WindowSpec) -> Waterlines:
         return ((window.end, line),)
     kind = "timestamp" if line.type == "date" else line.type
     return (
-        (window.start, Opened(kind, line, window, "start")),
-        (window.end, Opened(kind, line, window, "end")),
+        (window.start, WindowEdge(kind, line, window, "start")),
+        (window.end, WindowEdge(kind, line, window, "end")),
     )

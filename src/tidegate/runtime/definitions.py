@@ -18,7 +18,7 @@ from tidegate.runtime.sources import source_of
 from tidegate.spark.connection import SparkConnection
 from tidegate.storage.ledger import Ledger
 from tidegate.storage.step_log import StepLog
-from tidegate.traits.waterline import Frontier, walk
+from tidegate.traits.watermark import DeclaredWatermark, walk
 
 if TYPE_CHECKING:
     from tidegate.spark.generation import Wanted
@@ -105,8 +105,8 @@ def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
 def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:
     """The idle timeout of each view over events that has an event time of its own."""
     found = {}
-    for line in walk(built.lines):
-        if isinstance(line, Frontier) and line.relation.endswith(OF_VIEW):
+    for line in walk(built.watermarks):
+        if isinstance(line, DeclaredWatermark) and line.relation.endswith(OF_VIEW):
             view = catalog.find(line.relation.removesuffix(OF_VIEW))
             option = view.option("idle_timeout") if view is not None else None
             found[line.relation] = parse_micros(option or DEFAULT_IDLE) or 0

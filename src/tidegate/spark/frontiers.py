@@ -15,7 +15,16 @@ from tidegate.kernels.api import INFINITE, Bound
 from tidegate.kernels.windows import opened
 from tidegate.sql import Tidegate
 from tidegate.sql.durations import length
-from tidegate.traits.waterline import TIMESTAMPS, Expression, Extreme, Frontier, Line, Opened, seen_name, walk
+from tidegate.traits.watermark import (
+    TIMESTAMPS,
+    DeclaredWatermark,
+    Expression,
+    Extreme,
+    Watermark,
+    WindowEdge,
+    observed_name,
+    walk,
+)
 
 DAY_US = 86_400_000_000
 SHIFTED = "shifted"
@@ -106,7 +115,7 @@ def _largest(old: Mapping[str, Bound], new: Mapping[str, Bound]) -> dict[str, Bo
 
 
 def values(
-    lines: Sequence[Line],
+    lines: Sequence[Watermark],
     frontiers: Frontiers,
     before: Mapping[str, Bound],
     time_us: int,
@@ -116,7 +125,7 @@ def values(
 ) -> dict[str, Bound]:
     """What every line is now, by name; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds,
     `quiet`: how long a partition may be without rows, by the name of what is seen on it."""
-    found: dict[Line, Bound] = {}
+    found: dict[Watermark, Bound] = {}
     waiting = list(walk(lines))
     while waiting:
         ready = [line for line in waiting if all(part in found for part in line.parts)]
@@ -128,20 +137,20 @@ def values(
 
 
 def _round(
-    ready: Sequence[Line],
-    found: Mapping[Line, Bound],
+    ready: Sequence[Watermark],
+    found: Mapping[Watermark, Bound],
     frontiers: Frontiers,
     time_us: int,
     idle: Mapping[str, int],
     quiet: Mapping[str, int],
     evaluate: Evaluate,
-) -> dict[Line, Bound]:
+) -> dict[Watermark, Bound]:
     """Lines whose parts are known. What needs Spark is asked for all at once."""
-    result: dict[Line, Bound] = {}
-    asked: list[tuple[Line, tuple[str, str, Mapping[str, tuple[str, Bound]]]]] = []
+    result: dict[Watermark, Bound] = {}
+    asked: list[tuple[Watermark, tuple[str, str, Mapping[str, tuple[str, Bound]]]]] = []
     for line in ready:
         match line:
-            case Frontier():
+            case DeclaredWatermark():
                 name = _seen_name(line)
                 known = frontiers.known(name, time_us, quiet.get(name, 0))
                 finished = frontiers.ended or (frontiers.ending and line.note == "hold_back")
@@ -153,8 +162,8 @@ def _round(
                     asked.append((line, (f"`x` - ({line.delay})", line.type, {"x": (line.type, known)})))
             case Extreme():
                 result[line] = _extreme(line, found, frontiers, time_us, idle)
-            case Opened():
-                result[line] = _opened(line, found[line.line])
+            case WindowEdge():
+                result[line] = _opened(line, found[line.watermark])
             case Expression():
                 over = {column: (part.type, found[part]) for column, part in line.over}
                 bounds = [value for _, value in over.values()]
@@ -167,16 +176,16 @@ def _round(
     for (line, _), value in zip(asked, evaluate([each for _, each in asked]) if asked else [], strict=True):
         result[line] = value
     for line in ready:
-        if isinstance(line, Frontier):
+        if isinstance(line, DeclaredWatermark):
             result[line] = _moved(line, result[line], frontiers, time_us, idle)
     return result
 
 
-def _seen_name(line: Frontier) -> str:
-    return replace(line, lag=0).name if line.note == "hold_back" else seen_name(line.relation, line.column)
+def _seen_name(line: DeclaredWatermark) -> str:
+    return replace(line, lag=0).name if line.note == "hold_back" else observed_name(line.relation, line.column)
 
 
-def _minus(line: Frontier, value: Bound) -> Bound:
+def _minus(line: DeclaredWatermark, value: Bound) -> Bound:
     """The value less the delay, where that is plain arithmetic; None if Spark has to say."""
     assert line.delay is not None
     if not isinstance(value, int):
@@ -196,14 +205,14 @@ def plain_micros(sql: str) -> int | None:
     return None if found is None or found.months else found.micros
 
 
-def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> Bound:
+def _moved(line: DeclaredWatermark, value: Bound, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> Bound:
     """With what a feeder has set, what idle time adds, and held back by its lag."""
     if value == INFINITE:
         return value
     if line.relation == BUS and line.note == "watermark":
         value = _of_events(value, frontiers, time_us, idle.get(BUS))
     elif line.note != "hold_back":
-        value = larger(value, frontiers.advanced.get(seen_name(line.relation, line.column)))
+        value = larger(value, frontiers.advanced.get(observed_name(line.relation, line.column)))
         quiet = idle.get(line.relation)
         last = frontiers.rows.get(line.relation)
         if quiet is not None and last is not None and isinstance(value, int) and line.type in TIMESTAMPS:
@@ -214,7 +223,7 @@ def _moved(line: Frontier, value: Bound, frontiers: Frontiers, time_us: int, idl
 
 def _of_events(value: Bound, frontiers: Frontiers, time_us: int, quiet: int | None) -> Bound:
     """Events are stamped by the clock: their frontier is never ahead of it, and is the clock when none come."""
-    value = larger(value, frontiers.advanced.get(seen_name(BUS, TIME)))
+    value = larger(value, frontiers.advanced.get(observed_name(BUS, TIME)))
     last = frontiers.rows.get(BUS, frontiers.since.get(BUS, time_us))
     if quiet is not None and time_us - last >= quiet:
         return time_us
@@ -222,9 +231,9 @@ def _of_events(value: Bound, frontiers: Frontiers, time_us: int, quiet: int | No
 
 
 def _extreme(
-    line: Extreme, found: Mapping[Line, Bound], frontiers: Frontiers, time_us: int, idle: Mapping[str, int]
+    line: Extreme, found: Mapping[Watermark, Bound], frontiers: Frontiers, time_us: int, idle: Mapping[str, int]
 ) -> Bound:
-    bounds = [found[part] for part in line.lines if not _silent(part, frontiers, time_us, idle)]
+    bounds = [found[part] for part in line.watermarks if not _silent(part, frontiers, time_us, idle)]
     if line.which == "max":
         result: Bound = None
         for value in bounds:
@@ -239,19 +248,19 @@ def _extreme(
     return result
 
 
-def _silent(line: Line, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> bool:
+def _silent(line: Watermark, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> bool:
     """Whether it waits for an input that has never had a row and is past its `idle_timeout`: that holds up nobody."""
-    return bool(line.frontiers) and all(
+    return bool(line.declarations) and all(
         each.relation in idle
         and each.relation not in frontiers.rows
         and time_us - frontiers.since.get(each.relation, time_us) >= idle[each.relation]
-        for each in line.frontiers
+        for each in line.declarations
     )
 
 
-def _opened(line: Opened, value: Bound) -> Bound:
+def _opened(line: WindowEdge, value: Bound) -> Bound:
     if value is None or value == INFINITE:
         return value
-    time_us = int(value) * (DAY_US if line.line.type == "date" else 1)
+    time_us = int(value) * (DAY_US if line.watermark.type == "date" else 1)
     start, end = opened(line.window, time_us)
     return start if line.edge == "start" else end

@@ -11,7 +11,7 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState
 
-from tidegate.circuit.model import Refusal
+from tidegate.circuit.model import RejectedRows
 from tidegate.core.columns import ORDER, SEQ, WEIGHT
 from tidegate.ir.specs import KernelSpec
 from tidegate.kernels.api import Clock, Delta
@@ -48,7 +48,7 @@ class LevelOp:
     direct: tuple[Direct, ...]
     replay_raw: bool
     replay_direct: tuple[Direct, ...]
-    refusals: tuple[Refusal | None, ...] = ()
+    refusals: tuple[RejectedRows | None, ...] = ()
 
 
 class MapSegments:
@@ -127,7 +127,7 @@ class LevelRunner:
     def _emit(self, address: str, op: LevelOp, delta: Delta, clock: Clock) -> Iterator[Block]:
         if delta.late is not None and delta.late.height:
             refusal = next(refusal for refusal in op.refusals if refusal is not None)
-            yield late_block(delta.late, refusal, clock.lines.get(refusal.line))
+            yield late_block(delta.late, refusal, clock.lines.get(refusal.watermark))
         if delta.errors:
             owner = _owner(op)
             own = "" if owner is None else ", ".join(owner.views) or owner.relation
@@ -154,7 +154,7 @@ class LevelRunner:
             yield self.exchange.sent(Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT]))))
 
 
-def _owner(op: LevelOp) -> Refusal | None:
+def _owner(op: LevelOp) -> RejectedRows | None:
     return next((refusal for refusal in op.refusals if refusal is not None), None)
 
 

@@ -17,7 +17,7 @@ from tidegate.kernels.api import INFINITE, Bound, Clock
 from tidegate.kernels.windows import opened
 from tidegate.spark.frontiers import Frontiers, values
 from tidegate.sql import Tidegate, render
-from tidegate.traits.waterline import TIMESTAMPS, Frontier, seen_name, walk
+from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, observed_name, walk
 
 Asked = tuple[str, str, Mapping[str, tuple[str, Bound]]]
 FOREVER = "infinity"
@@ -41,7 +41,7 @@ class LineKeeper:
         self._watching = {relation: watching(circuit, relation) for relation in sharded or {}}
         self._quiet = {name: (sharded or {})[relation] for relation, seen in self._watching.items() for name in seen}
         self.lines: dict[str, Bound] = {}
-        self._types = {line.name: line.type for line in walk(circuit.lines)}
+        self._types = {line.name: line.type for line in walk(circuit.watermarks)}
 
     def after(self, stats: Mapping[str, Any], clock: Clock, shards: Mapping[str, Sequence[str]]) -> None:
         """Takes in what a step has brought. `shards`: the partitions of each source that has some."""
@@ -54,7 +54,9 @@ class LineKeeper:
             if f"{line.relation}.{line.column}" in advanced
         }
         came = [relation for relation, count in stats["rows_in"].items() if count and relation != BUS]
-        came += [line.relation for line in self._stamped() if seen_name(line.relation, line.column) in stats["seen"]]
+        came += [
+            line.relation for line in self._stamped() if observed_name(line.relation, line.column) in stats["seen"]
+        ]
         seen = Frontiers().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
         self.frontiers = self.frontiers.after(seen, advanced, came, clock.time_us)
         for relation, known in shards.items():
@@ -68,27 +70,33 @@ class LineKeeper:
         """No more rows will come. What is held back comes first, and only then is everything over."""
         self.frontiers = replace(self.frontiers, ending=True, ended=not self._held())
 
-    def _stamped(self) -> list[Frontier]:
+    def _stamped(self) -> list[DeclaredWatermark]:
         """The frontiers of events: only those that count for them are a sign of life."""
-        frontiers = [line for line in walk(self._circuit.lines) if isinstance(line, Frontier)]
+        frontiers = [line for line in walk(self._circuit.watermarks) if isinstance(line, DeclaredWatermark)]
         return [line for line in frontiers if _of_events(line.relation)]
 
-    def _held(self) -> list[Frontier]:
-        return [line for line in walk(self._circuit.lines) if isinstance(line, Frontier) and line.note == "hold_back"]
+    def _held(self) -> list[DeclaredWatermark]:
+        return [
+            line
+            for line in walk(self._circuit.watermarks)
+            if isinstance(line, DeclaredWatermark) and line.note == "hold_back"
+        ]
 
     def move(self, before: Mapping[str, Bound], time_us: int, unread: bool = False) -> dict[str, Bound]:
         """What every line is at a time of the processing clock; none goes back. `unread`: there may be events that no
         step has had yet, so neither the bus nor a view over it is idle."""
-        if self._circuit.lines:
+        if self._circuit.watermarks:
             idle = {name: timeout for name, timeout in self._idle.items() if not (unread and _of_events(name))}
-            self.lines = values(self._circuit.lines, self.frontiers, before, time_us, idle, self._quiet, self._evaluate)
+            self.lines = values(
+                self._circuit.watermarks, self.frontiers, before, time_us, idle, self._quiet, self._evaluate
+            )
         return self.lines
 
     def shown(self) -> dict[str, str]:
         """The waterlines that users can ask for, as text."""
         found = {}
-        for watched in self._circuit.watched:
-            text = self.text(watched.line, self.lines.get(watched.line))
+        for watched in self._circuit.published:
+            text = self.text(watched.watermark, self.lines.get(watched.watermark))
             if text is not None:
                 found[f"{watched.relation}.{watched.column}"] = text
         return found
@@ -160,9 +168,9 @@ def watching(circuit: Circuit, relation: str) -> set[str]:
     """The names under which the times of a relation's own rows are seen, at its door or at that of a view on it."""
     return {
         seen.name
-        for door in circuit.doors
+        for door in circuit.ingresses
         if any(branch.producer == f"in:{relation}" for branch in door.branches)
-        for seen in door.seen
+        for seen in door.observed
     }
 
 

@@ -15,7 +15,19 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from tidegate.circuit.model import Branch, Circuit, Door, Filter, Guard, Op, Output, Port, Project, Refusal, Seen
+from tidegate.circuit.model import (
+    Branch,
+    Circuit,
+    Filter,
+    Ingress,
+    LateFilter,
+    ObservedColumn,
+    Op,
+    Output,
+    Port,
+    Project,
+    RejectedRows,
+)
 from tidegate.core.columns import HASH, ORDER, SEQ, SHARD, WEIGHT
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
@@ -55,14 +67,14 @@ class Consumer:
     key: tuple[str, ...] = ()
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ordered: bool = False
-    refusal: Refusal | None = None
-    door: Door | None = None
+    refusal: RejectedRows | None = None
+    door: Ingress | None = None
     output: Output | None = None
 
     @property
     def guards(self) -> tuple[Test, ...]:
         """The tests of its branch, over the columns that carry the tested values to where they are tested."""
-        tests = [test for step in self.branch.steps if isinstance(step, Guard) for test in step.tests]
+        tests = [test for step in self.branch.steps if isinstance(step, LateFilter) for test in step.tests]
         return tuple(Test(f"{GUARD}{number}", test.line) for number, test in enumerate(tests))
 
 
@@ -94,14 +106,14 @@ def consumers(circuit: Circuit) -> tuple[Consumer, ...]:
     for output in circuit.outputs:
         address = blocks.OUTPUT + output.relation
         found += [Consumer(branch, address, 0, None, output=output) for branch in output.branches]
-    for number, door in enumerate(circuit.doors):
+    for number, door in enumerate(circuit.ingresses):
         found += [Consumer(branch, f"{blocks.DOOR}{number}", 0, None, door=door) for branch in door.branches]
     return tuple(found)
 
 
 def _port_consumer(branch: Branch, op: Op, number: int, port: Port) -> Consumer:
     hashes = ((HASH, port.key), *port.hashes)
-    return Consumer(branch, op.id, number, op, port.key, hashes, port.ordered, port.refusal)
+    return Consumer(branch, op.id, number, op, port.key, hashes, port.ordered, port.rejected)
 
 
 class Lowering:
@@ -169,7 +181,7 @@ class Lowering:
         sources = dict(items)
         items += [(f"{GUARD}{number}", test.column) for number, test in enumerate(rounds[0][2])]
         if consumer.door is not None and not consumer.door.tests:
-            items = [(seen.column, seen.column) for seen in consumer.door.seen]
+            items = [(seen.column, seen.column) for seen in consumer.door.observed]
         kept = [WEIGHT, SEQ] if consumer.ordered else [WEIGHT]
         hashed = tuple(
             (name, tuple((column, types[sources[column]]) for column in columns)) for name, columns in consumer.hashes
@@ -206,7 +218,7 @@ class Lowering:
     def _level_op(self, op: Op) -> LevelOp:
         now, later = _routes(self._readers(op.id), op), _routes(self.replays.of(op.id), None)
         columns = tuple(column.name for column in op.columns)
-        refusals = tuple(port.refusal for port in op.ports)
+        refusals = tuple(port.rejected for port in op.ports)
         kernel = share_of_cap(op.kernel, len(self.buckets(op)))
         return LevelOp(kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], refusals)
 
@@ -372,11 +384,11 @@ def _plain_consumer(chosen: list[tuple[Consumer, str | None]]) -> Consumer | Non
     return rest[0] if len(rounds) == 1 and not rounds[0][0] and not rounds[0][2] else None
 
 
-def _seen_columns(doors: tuple[Consumer, ...]) -> Iterator[tuple[int, int, Seen]]:
+def _seen_columns(doors: tuple[Consumer, ...]) -> Iterator[tuple[int, int, ObservedColumn]]:
     """(number of the door, number of the column at the door, the column)."""
     for number, consumer in enumerate(doors):
         assert consumer.door is not None
-        for at, seen in enumerate(consumer.door.seen):
+        for at, seen in enumerate(consumer.door.observed):
             yield number, at, seen
 
 
@@ -385,7 +397,7 @@ def _is_content(consumer: Consumer, prefix: str | None) -> bool:
     return (prefix or "").startswith(blocks.REPLAYED) or "@" in consumer.branch.producer
 
 
-def _refusal(consumer: Consumer) -> Refusal | None:
+def _refusal(consumer: Consumer) -> RejectedRows | None:
     """How a branch's refused rows go on record; without a relation they are of the input that the branch comes from."""
     refusal = consumer.refusal
     if refusal is None or refusal.relation is not None:
@@ -440,7 +452,7 @@ def _split(branch: Branch) -> list[Round]:
         match step:
             case Filter():
                 filters.append(step.sql)
-            case Guard():
+            case LateFilter():
                 tests += step.tests
             case Project():
                 rounds.append((filters, step.items, tests))

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidegate import kernels
-from tidegate.circuit.model import Refusal
+from tidegate.circuit.model import RejectedRows
 from tidegate.core import zset
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import KernelSpec, Test
@@ -46,7 +46,7 @@ class Target:
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
     guards: tuple[Test, ...] = ()
-    refusal: Refusal | None = None
+    refusal: RejectedRows | None = None
     watch: Watch | None = None
     accepted: bool = False
     select: tuple[tuple[str, str], ...] | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from tidegate.catalog.bus import OF_VIEW
-from tidegate.circuit.model import Door, Refusal, Seen
+from tidegate.circuit.model import Ingress, ObservedColumn, RejectedRows
 from tidegate.core.columns import SHARD, WEIGHT
 from tidegate.ir.specs import GatedSpec, KernelSpec, Test, WindowedSpec
 from tidegate.kernels.api import LATE, NO_TIME, Bound, Clock, Kernel
@@ -49,14 +49,14 @@ class Watch:
     relation: str
     columns: tuple[str, ...]
     tests: tuple[Test, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[ObservedColumn, ...]
     checks: tuple[tuple[str, str], ...] = ()
     row: str | None = None
 
     @staticmethod
-    def of(door: Door) -> Watch:
+    def of(door: Ingress) -> Watch:
         columns = tuple(column.name for column in door.columns)
-        return Watch(door.relation, columns, door.tests, door.seen, door.checks, door.row)
+        return Watch(door.relation, columns, door.tests, door.observed, door.checks, door.row)
 
     def renamed(self, number: int, column: str) -> Watch:
         """With a column it looks at under another name."""
@@ -94,7 +94,9 @@ class Watch:
 
     def _record(self, rows: pl.DataFrame, test: Test, clock: Clock) -> Block:
         whole = tuple((name, name) for name in self.columns)
-        return late_block(rows, Refusal(self.relation, (), test.column, test.line, whole), clock.lines.get(test.line))
+        return late_block(
+            rows, RejectedRows(self.relation, (), test.column, test.line, whole), clock.lines.get(test.line)
+        )
 
 
 def _by_shard(rows: pl.DataFrame) -> Iterable[tuple[str | None, pl.DataFrame]]:
@@ -114,7 +116,7 @@ def guarded(rows: pl.DataFrame, tests: Sequence[Test], clock: Clock) -> pl.DataF
 
 
 def admitted(
-    kernel: Kernel, spec: KernelSpec, port: int, rows: pl.DataFrame, refusal: Refusal, clock: Clock
+    kernel: Kernel, spec: KernelSpec, port: int, rows: pl.DataFrame, refusal: RejectedRows, clock: Clock
 ) -> tuple[pl.DataFrame, list[Block]]:
     """The rows that an op takes, and the record of those it refuses."""
     found: list[Block] = []
@@ -122,7 +124,7 @@ def admitted(
     if verdict is not None and (verdict != 0).any():
         late, timeless = rows.filter(verdict == LATE), rows.filter((verdict == NO_TIME) & (rows[WEIGHT] > 0))
         if late.height:
-            found.append(late_block(late, refusal, clock.lines.get(refusal.line)))
+            found.append(late_block(late, refusal, clock.lines.get(refusal.watermark)))
         if timeless.height:
             found.append(_timeless(timeless, refusal))
         rows = rows.filter(verdict == 0)
@@ -139,20 +141,20 @@ def judges_by_state(spec: KernelSpec) -> bool:
     return False
 
 
-def late_block(rows: pl.DataFrame, refusal: Refusal, waterline: Bound) -> Block:
+def late_block(rows: pl.DataFrame, refusal: RejectedRows, waterline: Bound) -> Block:
     """Late rows with what the record says of them."""
     said = {
         "relation": refusal.relation,
         "views": refusal.views,
         "column": refusal.column,
-        "line": refusal.line,
+        "line": refusal.watermark,
         "waterline": waterline,
     }
     row = [pl.col(column).alias(name) for name, column in refusal.row]
     return Block(blocks.LATE, 0, json.dumps(said), codec.encode(rows.select(*row, WEIGHT)))
 
 
-def _timeless(rows: pl.DataFrame, refusal: Refusal) -> Block:
+def _timeless(rows: pl.DataFrame, refusal: RejectedRows) -> Block:
     message = f"{refusal.column} is NULL, so the row belongs to no window and is never released"
     found = [
         [refusal.relation, "NULL_TIME", message, row_text(row, refusal.row)]
@@ -181,7 +183,7 @@ def largest(column: pl.Series, limit: int | None) -> Bound:
     return found if isinstance(found, int | float) else None
 
 
-def _latest(seen: Seen, clock: Clock) -> int | None:
+def _latest(seen: ObservedColumn, clock: Clock) -> int | None:
     """`max_ahead`: how far ahead of the processing clock a time may be to count."""
     return None if seen.max_ahead is None else clock.time_us + seen.max_ahead
 

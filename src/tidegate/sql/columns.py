@@ -10,7 +10,7 @@ from sqlglot import exp
 from tidegate.errors import make
 from tidegate.sql.cursor import Cursor
 from tidegate.sql.durations import read_duration
-from tidegate.sql.statements import ColumnDef, Name, Watermark
+from tidegate.sql.statements import ColumnDef, Name, WatermarkClause
 from tidegate.sql.types import read_type
 
 ANNOTATIONS = "NOT NULL, PRIMARY KEY, LATENESS d or WATERMARK d"
@@ -22,7 +22,7 @@ class Columns:
 
     columns: list[ColumnDef] = field(default_factory=list)
     primary_key: tuple[Name, ...] = ()
-    watermarks: list[Watermark] = field(default_factory=list)
+    watermarks: list[WatermarkClause] = field(default_factory=list)
 
 
 def read_columns(cursor: Cursor, relation: Name) -> Columns:
@@ -70,16 +70,16 @@ def _table_key(cursor: Cursor, found: Columns) -> None:
     found.primary_key = names
 
 
-def _watermark(cursor: Cursor) -> Watermark:
+def _watermark(cursor: Cursor) -> WatermarkClause:
     start = cursor.start_token()
     cursor._advance()
     if not cursor.take("FOR"):
         column = cursor.name("a column after WATERMARK")
         cursor.expect("DELAY", "OF", after=f"WATERMARK {column.text}")
-        return Watermark(column, read_duration(cursor, "DELAY OF"), cursor.since(start))
+        return WatermarkClause(column, read_duration(cursor, "DELAY OF"), cursor.since(start))
     column = cursor.name("a column after WATERMARK FOR")
     delay = _delay(cursor, column) if cursor.take("AS") else None
-    return Watermark(column, delay, cursor.since(start))
+    return WatermarkClause(column, delay, cursor.since(start))
 
 
 def _delay(cursor: Cursor, column: Name) -> exp.Expr | None:

@@ -52,7 +52,7 @@ class ColumnDef:
 
 
 @dataclass(frozen=True)
-class Watermark:
+class WatermarkClause:
     """`WATERMARK FOR ts AS ts - INTERVAL ...`: `delay` is the subtracted part, None for the bare spelling."""
 
     column: Name
@@ -98,7 +98,7 @@ class CreateRelation(Statement):
     name: Name
     columns: tuple[ColumnDef, ...]
     primary_key: tuple[Name, ...]
-    watermarks: tuple[Watermark, ...]
+    watermarks: tuple[WatermarkClause, ...]
     connector: Connector | None
     options: tuple[Option, ...]
     or_replace: bool = False

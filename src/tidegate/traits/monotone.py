@@ -1,5 +1,5 @@
-"""Expressions that keep order: if the arguments never go below their waterlines, the result never goes below the
-expression of the waterlines. What does is written here as data."""
+"""Expressions that keep order: if the arguments never go below their watermarks, the result never goes below the
+expression of the watermarks. What does is written here as data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.sql import call, render
-from tidegate.traits.waterline import Expression, Line
+from tidegate.traits.watermark import Expression, Watermark
 
 _FIRST = """
     date to_date to_timestamp timestamp year floor ceil ceiling round bround unix_micros unix_millis unix_seconds
@@ -46,8 +46,8 @@ _CONSTANT = Found(constant=True)
 _MONOTONE = Found(monotone=True)
 
 
-def line_of(tree: exp.Expr, type: str, lines: Mapping[str, Line]) -> tuple[Line | None, str | None]:
-    """The waterline of an expression over columns that have lines, or the text of the part that lost it. Neither if no
+def watermark_of(tree: exp.Expr, type: str, lines: Mapping[str, Watermark]) -> tuple[Watermark | None, str | None]:
+    """The watermark of an expression over columns that have lines, or the text of the part that lost it. Neither if no
     column in it has one."""
     columns = {node.name for node in tree.find_all(exp.Column)}
     if not columns & lines.keys():
@@ -61,12 +61,12 @@ def line_of(tree: exp.Expr, type: str, lines: Mapping[str, Line]) -> tuple[Line 
     return Expression(type, render(tree.transform(lambda node: _known(node, lines))), used), None
 
 
-def _known(node: exp.Expr, lines: Mapping[str, Line]) -> exp.Expr:
+def _known(node: exp.Expr, lines: Mapping[str, Watermark]) -> exp.Expr:
     """Columns without a line only stand in GREATEST, which passes over NULL."""
     return exp.Null() if isinstance(node, exp.Column) and node.name not in lines else node
 
 
-def judge(tree: exp.Expr, lines: Mapping[str, Line]) -> Found:
+def judge(tree: exp.Expr, lines: Mapping[str, Watermark]) -> Found:
     """What becomes of order in an expression."""
     match tree:
         case exp.Paren() | exp.Alias():
@@ -103,7 +103,7 @@ def _first(tree: exp.Expr, left: Found, right: Found) -> Found:
     return left if right.constant else Found(lost=tree)
 
 
-def _scaled(tree: exp.Mul, lines: Mapping[str, Line]) -> Found:
+def _scaled(tree: exp.Mul, lines: Mapping[str, Watermark]) -> Found:
     left, right = judge(tree.left, lines), judge(tree.right, lines)
     if left.constant and right.constant:
         return _CONSTANT
@@ -118,7 +118,7 @@ def _positive(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.name) > 0
 
 
-def _cast(tree: exp.Cast | exp.TryCast, lines: Mapping[str, Line]) -> Found:
+def _cast(tree: exp.Cast | exp.TryCast, lines: Mapping[str, Watermark]) -> Found:
     inner = judge(tree.this, lines)
     if not inner.monotone:
         return inner if inner.constant or inner.lost is not None else Found(lost=tree)
@@ -128,7 +128,7 @@ def _cast(tree: exp.Cast | exp.TryCast, lines: Mapping[str, Line]) -> Found:
     return _MONOTONE if target in ORDERED_CASTS.get(source, ()) else Found(lost=tree)
 
 
-def _called(tree: exp.Expr, lines: Mapping[str, Line]) -> Found:
+def _called(tree: exp.Expr, lines: Mapping[str, Watermark]) -> Found:
     found = call(tree)
     if found is None:
         return Found(lost=tree) if any(tree.find_all(exp.Column)) else _CONSTANT

@@ -13,10 +13,10 @@ from sqlglot import exp
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.events.values import PATH, aggregated_paths, is_path, number
 from tidegate.catalog.bus import EVENTS, events_of
-from tidegate.plan import Door, Filter, Node, Project, Scalar, kept
+from tidegate.plan import Filter, IngressCheck, Node, Project, Scalar, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql.clauses import clauses
-from tidegate.traits.waterline import Frontier
+from tidegate.traits.watermark import DeclaredWatermark
 
 EVENT_TIME = "__event_time"
 META = "event_checks"
@@ -51,12 +51,12 @@ def with_checks(bound: Bound, checked: EventChecks, context: Context) -> Bound:
     name = events_of(context.name)
     columns = {field.name: field.column for field in bound.fields}
     checks = tuple((columns[check.column], check.code) for check in checked.checks)
-    declared: tuple[tuple[str, Frontier], ...] = ()
+    declared: tuple[tuple[str, DeclaredWatermark], ...] = ()
     if checked.time is not None:
         time = columns[checked.time]
         kind = next(column.type for column in bound.plan.schema if column.name == time)
-        declared = ((time, Frontier(kind, name, time, "watermark", None)),)
-    plan: Node = Door(bound.plan, name, declared, checks, columns[ROW] if checks else None)
+        declared = ((time, DeclaredWatermark(kind, name, time, "watermark", None)),)
+    plan: Node = IngressCheck(bound.plan, name, declared, checks, columns[ROW] if checks else None)
     if checked.time is not None:
         plan = Filter(plan, Scalar(column_tree(columns[checked.time]).is_(exp.null()).not_()))
     hidden = {column for column, _ in checks} | ({columns[ROW]} if checks else set())

@@ -3,7 +3,7 @@
 | join | when |
 |---|---|
 | lookup | an append-only stream of sources meets a table by its whole key (INNER, LEFT), or FOR SYSTEM_TIME says so |
-| interval | both sides have a time with a waterline (or PROCTIME()), and ON bounds their distance on both sides |
+| interval | both sides have a time with a watermark (or PROCTIME()), and ON bounds their distance on both sides |
 | incremental | everything else |
 """
 
@@ -130,7 +130,7 @@ def _scans(plan: Node) -> list[Scan]:
 def _timed(
     wanted: Wanted, found: Conditions, left: Side, right: Side, taken: set[str], context: Context
 ) -> Node | None:
-    lines = dict((*left.plan.traits.waterlines, *right.plan.traits.waterlines))
+    lines = dict((*left.plan.traits.watermarks, *right.plan.traits.watermarks))
     clocks = dict.fromkeys((*left.plan.traits.clocks, *right.plan.traits.clocks))
     bounds = [bound for bound, _, _ in found.bounds]
     by_clock = interval_of(bounds, clocks)
@@ -208,7 +208,7 @@ def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, tak
 def _why(wanted: Wanted, found: Conditions, left: Node, right: Node) -> str:
     """Why it is no interval join or lookup, where it might have been one: what would make it one."""
     types = {column.name: column.type for side in (left, right) for column in side.schema}
-    lines = dict((*left.traits.waterlines, *right.traits.waterlines))
+    lines = dict((*left.traits.watermarks, *right.traits.watermarks))
     times = [bound for bound, _, _ in found.bounds if types[bound.left] in TIMES and types[bound.right] in TIMES]
     for name in dict.fromkeys(name for bound in times for name in (bound.left, bound.right)):
         if name not in lines:
@@ -231,7 +231,7 @@ def _warn(wanted: Wanted, left: Node, right: Node, context: Context) -> None:
     """A stream keeps coming: a join of two without time bounds keeps all of both."""
     if not _both_streams(left, right):
         return
-    lines = (left.traits.waterlines, right.traits.waterlines)
+    lines = (left.traits.watermarks, right.traits.watermarks)
     if all(lines):
         one, other = (names[0][0] for names in lines)
         fix = f"bound the time between them in ON: AND {one} BETWEEN {other} - INTERVAL '1' HOUR AND {other}"

@@ -297,7 +297,7 @@ def _only(scope: Scope, name: exp.Expr, known: Scope) -> Field:
 
 
 def _time(plan: Node, name: str, join: exp.Join) -> str:
-    found = [column for column, _ in plan.traits.waterlines]
+    found = [column for column, _ in plan.traits.watermarks]
     if len(found) != 1:
         message = f"WITHIN needs one time column with a watermark, {name} has {len(found)}"
         hint = "write the bounds in ON: a.ts BETWEEN b.ts - INTERVAL '5' MINUTE AND b.ts + INTERVAL '5' MINUTE"

@@ -19,7 +19,7 @@ def with_row(node: Node) -> tuple[Node, str, Row] | None:
             return node, node.relation.name, _same(node)
         case logical.View():
             return node, node.name, _same(node)
-        case logical.Filter() | logical.Window() | logical.Clocks() | logical.Door():
+        case logical.Filter() | logical.Window() | logical.Clocks() | logical.IngressCheck():
             found = with_row(node.inputs[0])
             return None if found is None else (node.with_inputs((found[0],)), *found[1:])
         case logical.Project():

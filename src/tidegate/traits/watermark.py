@@ -1,0 +1,227 @@
+"""Watermarks: for a column, the value below which no accepted row will come again.
+
+A column has one when an input (or LATENESS on a view) declares it and every operator on the way keeps it. Its value
+follows from the declarations of inputs alone: a `Watermark` is the expression that computes it, and its name is that
+expression as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tidegate.ir.specs import WindowSpec
+
+DAY_US = 86_400_000_000
+TIMESTAMPS = ("timestamp", "timestamp_ntz")
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """A value that only grows. `type` is Spark's name for the type of its column."""
+
+    type: str
+
+    @property
+    def name(self) -> str:
+        """The expression as text, by which watermarks are told apart."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[Watermark, ...]:
+        """The watermarks that it is computed from."""
+        return ()
+
+    @property
+    def strict(self) -> bool:
+        """True if rows below it are rejected on arrival, so that no operator ever sees one."""
+        return all(part.strict for part in self.parts)
+
+    @property
+    def declarations(self) -> tuple[DeclaredWatermark, ...]:
+        """The declarations at inputs that move it."""
+        return tuple(each for part in self.parts for each in part.declarations)
+
+    def lagged(self, micros: int) -> Watermark | None:
+        """The watermark as it would be if its inputs were that much behind; None if they are not times."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DeclaredWatermark(Watermark):
+    """The largest value observed in a column less a delay. `note` is watermark, lateness or hold_back, `delay` the
+    Spark SQL that is subtracted (None: nothing)."""
+
+    relation: str
+    column: str
+    note: Literal["watermark", "lateness", "hold_back"]
+    delay: str | None
+    lag: int = 0
+
+    @property
+    def name(self) -> str:
+        place = f"{self.relation}.{self.column}"
+        text = place if self.note == "watermark" else f"{self.note}({place})"
+        return f"{text} - {self.lag}us" if self.lag else text
+
+    @property
+    def strict(self) -> bool:
+        return self.note == "lateness"
+
+    @property
+    def declarations(self) -> tuple[DeclaredWatermark, ...]:
+        return (self,)
+
+    def lagged(self, micros: int) -> Watermark | None:
+        if micros == 0:
+            return self
+        return replace(self, lag=self.lag + micros) if self.type in TIMESTAMPS else None
+
+
+@dataclass(frozen=True)
+class Expression(Watermark):
+    """A monotone Spark SQL expression over columns that have watermarks: (column, its watermark)."""
+
+    sql: str
+    over: tuple[tuple[str, Watermark], ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.sql} over {', '.join(f'{column}={watermark.name}' for column, watermark in self.over)}"
+
+    @property
+    def parts(self) -> tuple[Watermark, ...]:
+        return tuple(watermark for _, watermark in self.over)
+
+    def lagged(self, micros: int) -> Watermark | None:
+        moved = [(column, watermark.lagged(micros)) for column, watermark in self.over]
+        found = tuple((column, watermark) for column, watermark in moved if watermark is not None)
+        return replace(self, over=found) if len(found) == len(moved) else None
+
+
+@dataclass(frozen=True)
+class Extreme(Watermark):
+    """The least or greatest of several watermarks. The least needs all of them, the greatest any."""
+
+    which: Literal["min", "max"]
+    watermarks: tuple[Watermark, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.which}({', '.join(watermark.name for watermark in self.watermarks)})"
+
+    @property
+    def parts(self) -> tuple[Watermark, ...]:
+        return self.watermarks
+
+    @property
+    def strict(self) -> bool:
+        return (all if self.which == "min" else any)(watermark.strict for watermark in self.watermarks)
+
+    def lagged(self, micros: int) -> Watermark | None:
+        found = tuple(moved for watermark in self.watermarks if (moved := watermark.lagged(micros)) is not None)
+        if len(found) < len(self.watermarks) and (self.which == "min" or not found):
+            return None
+        return replace(self, watermarks=found)
+
+
+@dataclass(frozen=True)
+class WindowEdge(Watermark):
+    """The start or end of the earliest window that is still open."""
+
+    watermark: Watermark
+    window: WindowSpec
+    edge: Literal["start", "end"]
+
+    @property
+    def name(self) -> str:
+        spec = self.window
+        shape = f"{spec.kind} {spec.size.months}m{spec.size.micros}us"
+        shape += f"/{spec.slide.months}m{spec.slide.micros}us" if spec.slide else ""
+        return f"{self.edge} of {shape}+{spec.offset} at {self.watermark.name}"
+
+    @property
+    def parts(self) -> tuple[Watermark, ...]:
+        return (self.watermark,)
+
+    def lagged(self, micros: int) -> Watermark | None:
+        moved = self.watermark.lagged(micros)
+        return None if moved is None else replace(self, watermark=moved)
+
+
+def observed_name(relation: str, column: str) -> str:
+    """The name under which the largest value of a column is tracked."""
+    return f"{relation}.{column}"
+
+
+Watermarks = tuple[tuple[str, Watermark], ...]
+LostWatermarks = tuple[tuple[str, str], ...]
+"""Columns that had a watermark below, or could have had one, with what lost it."""
+
+
+def least(watermarks: Sequence[Watermark]) -> Watermark:
+    return _extreme("min", watermarks)
+
+
+def greatest(watermarks: Sequence[Watermark]) -> Watermark:
+    return _extreme("max", watermarks)
+
+
+def _extreme(which: Literal["min", "max"], watermarks: Sequence[Watermark]) -> Watermark:
+    different = tuple(dict.fromkeys(watermarks))
+    return different[0] if len(different) == 1 else Extreme(different[0].type, which, different)
+
+
+def only(watermarks: Watermarks, columns: Sequence[str]) -> Watermarks:
+    """Those of some columns, such as the keys of an aggregate."""
+    return tuple((column, watermark) for column, watermark in watermarks if column in columns)
+
+
+def shifted(watermark: Watermark, micros: int) -> Watermark | None:
+    """The watermark lowered by exactly that much; None if its type has no such amounts."""
+    if micros == 0:
+        return watermark
+    match watermark:
+        case Extreme():
+            moved = [shifted(each, micros) for each in watermark.watermarks]
+            found = tuple(each for each in moved if each is not None)
+            return replace(watermark, watermarks=found) if len(found) == len(moved) else None
+        case DeclaredWatermark() if watermark.type in TIMESTAMPS:
+            return watermark.lagged(micros)
+    if watermark.type in TIMESTAMPS or (watermark.type == "date" and micros % DAY_US == 0):
+        amount = f"{micros // DAY_US}" if watermark.type == "date" else f"INTERVAL '{micros / 1_000_000:.6f}' SECOND"
+        return Expression(watermark.type, f"`x` - {amount}", (("x", watermark),))
+    return None
+
+
+def lagged(watermarks: Watermarks, micros: int) -> Watermarks:
+    """All of them, held back by a time; those that are not times are dropped."""
+    moved = [(column, watermark.lagged(micros)) for column, watermark in watermarks]
+    return tuple((column, watermark) for column, watermark in moved if watermark is not None)
+
+
+def of_union(columns: Sequence[str], sides: Sequence[Mapping[int, Watermark]]) -> Watermarks:
+    """A column of a union has a watermark when every side has one in that place; it is the smallest of them."""
+    shared = set.intersection(*(set(side) for side in sides))
+    return tuple((columns[place], least([side[place] for side in sides])) for place in sorted(shared))
+
+
+def of_intersection(columns: Sequence[str], sides: Sequence[Mapping[int, Watermark]]) -> Watermarks:
+    """A row must be on every side, so the largest watermark of any side holds."""
+    found = {
+        place: [side[place] for side in sides if place in side]
+        for place in range(len(columns))
+        if any(place in side for side in sides)
+    }
+    return tuple((columns[place], greatest(watermarks)) for place, watermarks in found.items())
+
+
+def walk(watermarks: Sequence[Watermark]) -> Iterator[Watermark]:
+    """Every watermark and what it is computed from, parts first, each once."""
+    seen: set[Watermark] = set()
+    for watermark in watermarks:
+        for each in (*walk(watermark.parts), watermark):
+            if each not in seen:
+                seen.add(each)
+                yield each
