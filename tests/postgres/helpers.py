@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.connectors.contract import SourceSpec
+from tidegate.connectors.postgres.options import ReadOptions
 from tidegate.connectors.postgres.source import PostgresChanges, PostgresTable, build
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column
@@ -25,16 +28,21 @@ def source(columns: str, key: tuple[str, ...] = ("id",), format: str | None = No
     return built
 
 
+def content_of(built: Built) -> pa.Table:
+    """The table that is read as a whole, also if it would be followed."""
+    if isinstance(built, PostgresChanges):
+        built = PostgresTable(built.spec, ReadOptions(built.server, None, built.following.tables[0], None))
+    return built.content(None)
+
+
 def rows(built: Built) -> list[tuple[Any, ...]]:
     """The rows that are read, in order, without what was added to them; there must be no errors."""
-    assert isinstance(built, PostgresTable)
-    table = built.content(None)
+    table = content_of(built)
     assert set(table.column("__error").to_pylist()) <= {None}
     return [tuple(row.values())[:-4] for row in table.to_pylist()]
 
 
 def errors(built: Built) -> list[tuple[Any, ...]]:
     """Error and text of the rows that cannot be read."""
-    assert isinstance(built, PostgresTable)
-    table = built.content(None).select(["__error", "__raw"])
+    table = content_of(built).select(["__error", "__raw"])
     return [tuple(row.values()) for row in table.to_pylist() if row["__error"] is not None]

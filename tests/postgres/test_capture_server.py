@@ -13,8 +13,8 @@ from tests.postgres.capturing import Log, capture_of, caught_up, events_of, foll
 from tests.servers.postgres import PASSWORD, SETTINGS, Postgres, postgres_server
 from tests.servers.processes import free_port, wait_until
 from tidegate.connectors.postgres import replication
-from tidegate.connectors.postgres.lsn import parse_lsn
 from tidegate.connectors.postgres.position import default_name
+from tidegate.connectors.postgres.replication import parse_lsn
 from tidegate.connectors.postgres.slot import Slot, Watch
 
 COLUMNS = "id int, n int"
@@ -212,7 +212,7 @@ def test_a_publication_that_is_dropped_behind_our_back(
 def test_a_slot_that_others_use(
     postgres: Postgres, database: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.connectors.postgres import session
+    from tidegate.connectors.postgres import capture as session
 
     monkeypatch.setattr(session, "_PATIENCE", 0.3)
     log, source = Log(), events_of(url, tables="t", slot=f"mine_{database}")

@@ -9,7 +9,7 @@ import pytest
 from tests.postgres.capturing import START, Log, following
 from tests.servers.postgres import PASSWORD, Postgres, postgres_server
 from tidegate.connectors.contract import Capture, CaptureContext, SourceSpec
-from tidegate.connectors.notify.source import NotifySource
+from tidegate.connectors.postgres.notify import NotifySource
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error

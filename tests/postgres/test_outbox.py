@@ -10,7 +10,7 @@ import pytest
 from tests.postgres.capturing import START, Log, following, refused_by
 from tests.servers.postgres import PASSWORD, Postgres, postgres_server
 from tidegate.connectors.contract import Capture, CaptureContext, SourceSpec
-from tidegate.connectors.outbox.source import OutboxSource
+from tidegate.connectors.postgres.outbox import OutboxSource
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
 

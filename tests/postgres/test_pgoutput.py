@@ -6,8 +6,7 @@ import struct
 
 import pytest
 
-from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn, reached_by_stream
-from tidegate.connectors.postgres.payloads import Shape, encoder, json_payload
+from tidegate.connectors.postgres.events import Shape, encoder, json_payload
 from tidegate.connectors.postgres.pgoutput import (
     EPOCH_US,
     UNCHANGED,
@@ -19,6 +18,7 @@ from tidegate.connectors.postgres.pgoutput import (
     Truncate,
     decode,
 )
+from tidegate.connectors.postgres.replication import lsn_text, parse_lsn, reached_by_stream
 
 OID = 3_000_000_000
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres.helpers import rows, source
+from tests.postgres.helpers import content_of, rows, source
 from tests.servers.postgres import PASSWORD, Postgres, postgres_server
 from tests.servers.processes import free_port
 from tidegate.connectors.postgres.source import PostgresTable
@@ -31,7 +31,7 @@ def shop(postgres: Postgres) -> str:
 
 def failed(built: PostgresTable) -> str:
     with pytest.raises(Error) as caught:
-        built.content(None)
+        content_of(built)
     assert PASSWORD not in str(caught.value)
     return str(caught.value)
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.postgres.helpers import errors, rows, source
+from tests.postgres.helpers import content_of, errors, rows, source
 from tests.servers.postgres import Postgres
 from tidegate.connectors.postgres import client
 from tidegate.connectors.postgres.values import array, array_elements
@@ -103,7 +103,7 @@ def test_values_that_do_not_fit(postgres: Postgres, moods: str, sql: str, type_:
     query = f"SELECT 1 AS id, {sql} AS x UNION ALL SELECT 2, NULL"
     found = source(f"id int, x {type_}", url=postgres.url(moods), query=query)
     assert [error for error, _ in errors(found)] == [f"x: {said}"]
-    assert found.content(None).select(["id", "x"]).to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": None}]
+    assert content_of(found).select(["id", "x"]).to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": None}]
 
 
 def test_a_bad_row_is_told_whole_and_the_others_are_read(postgres: Postgres, database: str) -> None:
@@ -114,7 +114,7 @@ def test_a_bad_row_is_told_whole_and_the_others_are_read(postgres: Postgres, dat
             (3, NULL, 2, NULL, NULL, 'x'), (NULL, 'nobody', 3, NULL, NULL, 'x')""",
     )
     columns = "ID bigint not null, name string not null, price decimal(10,2), vip boolean, more string"
-    found = source(columns, ("ID",), url=postgres.url(database), table="public.customers").content(None)
+    found = content_of(source(columns, ("ID",), url=postgres.url(database), table="public.customers"))
     assert found.column_names == ["ID", "name", "price", "vip", "more", "__w", "__seq", "__error", "__raw"]
     assert found.schema.field("__w").type == found.schema.field("__seq").type == pa.int64()
     assert [tuple(row.values()) for row in found.to_pylist()] == [
@@ -129,7 +129,7 @@ def test_a_bad_row_is_told_whole_and_the_others_are_read(postgres: Postgres, dat
 
 def test_an_empty_result_has_the_columns(postgres: Postgres, database: str) -> None:
     query = "SELECT 1 AS id, 'x' AS name WHERE false;"
-    found = source("id bigint, name string", url=postgres.url(database), query=query).content(None)
+    found = content_of(source("id bigint, name string", url=postgres.url(database), query=query))
     assert (found.num_rows, found.num_columns) == (0, 6)
 
 
@@ -137,7 +137,7 @@ def test_a_result_is_read_in_pieces(postgres: Postgres, database: str, monkeypat
     monkeypatch.setattr(client, "BATCH", 300)
     query = "SELECT n AS id, CASE WHEN n = 999 THEN 'x' ELSE n::text END AS value FROM generate_series(1, 1000) AS n"
     built = source("id bigint, value int", url=postgres.url(database), query=query)
-    found = built.content(None)
+    found = content_of(built)
     assert found.column("id").num_chunks >= 4
     assert found.column("id").to_pylist() == list(range(1, 1001))
     assert found.column("__seq").to_pylist() == list(range(1000))

@@ -1,22 +1,203 @@
-"""The capture of a PostgreSQL database: tables and events of one data folder that come by the same slot."""
+"""The capture of a PostgreSQL database: tables and events of one data folder that share a slot."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
-from tidegate.connectors.contract import Capture, CaptureContext, Intake, SourceSpec
+from tidegate.connectors.contract import Capture, CaptureContext, Intake, RejectedRow, Rows, SourceSpec
 from tidegate.connectors.postgres import slot as slots
-from tidegate.connectors.postgres.client import broken, connected, library
-from tidegate.connectors.postgres.clock import Clock
+from tidegate.connectors.postgres.batch import Gathering, ToBus, ToTable
+from tidegate.connectors.postgres.client import Away, broken, connected, library
+from tidegate.connectors.postgres.events import BusRows, Types
+from tidegate.connectors.postgres.following import Follower
+from tidegate.connectors.postgres.keyed_rows import KeyedRows
 from tidegate.connectors.postgres.options import Following, Server
-from tidegate.connectors.postgres.preparing import Names, names_of
-from tidegate.connectors.postgres.publication import drop_publication
-from tidegate.connectors.postgres.record import Record
-from tidegate.connectors.postgres.replication import Stopped
-from tidegate.connectors.postgres.session import Session
-from tidegate.errors import make
+from tidegate.connectors.postgres.position import Clock, Place, Record, place_of_json
+from tidegate.connectors.postgres.publication import Followed, Names, drop_publication, names_of, prepare
+from tidegate.connectors.postgres.replication import (
+    ReplicationError,
+    Stopped,
+    Stream,
+    lsn_text,
+    parse_lsn,
+    reached_by_stream,
+)
+from tidegate.connectors.postgres.snapshot import Beginning, Moment
+from tidegate.connectors.postgres.tables import OriginTable, check_parts, same_tables
+from tidegate.errors import Error, enumerated, make
+
+_IN_USE, _UNKNOWN, _NO_MORE = "55006", "42704", "53400"
+_PATIENCE, _PAUSE = 5.0, 0.1
+
+
+class Session:
+    """The connections of a run (one that streams, one beside it for questions) and what they are for. `look` gets the
+    slot now and then, `count` how many rows were taken in."""
+
+    def __init__(
+        self,
+        server: Server,
+        sources: Sequence[tuple[SourceSpec, Following]],
+        names: Names,
+        record: Record,
+        side: Any,
+        intake: Intake,
+        clock: Clock,
+        look: Callable[[slots.Slot], None],
+        count: Callable[[int], None],
+    ) -> None:
+        self._server, self._names, self._record, self._side = server, names, record, side
+        self._intake, self._clock, self._look, self._count = intake, clock, look, count
+        self._followed = prepare(side, server, sources, names, record)
+        self._relations = [one.spec.relation for one in self._followed]
+        self._place = place_of_json(intake.position, record.facts.life)
+
+    def run(self, once: bool, again: bool) -> None:
+        """Takes in what is there now (`once`), or all that comes. `again`: this is not the first run, so a connection
+        that broke may still hold the slot."""
+        slot = self._whole_slot()
+        until = self._here() if once else None
+        with closing(Stream(self._server, self._names.slot)) as stream:
+            try:
+                self._run(stream, slot, until, again)
+            except ReplicationError as refused:
+                raise self._refused(refused) from None
+
+    def _run(self, stream: Stream, slot: slots.Slot | None, until: int | None, again: bool) -> None:
+        place = self._begun(stream, slot)
+        gathering = self._gathering(place)
+        self._start(stream, place, again)
+        self._look_at_slot()
+        look = self._looking if until is None else self._look_at_slot
+        follower = Follower(
+            stream, gathering, self._append, self._record.keep, self._moment, look, self._intake.stopped
+        )
+        follower.run(until)
+        self._look_at_slot()
+
+    def _whole_slot(self) -> slots.Slot | None:
+        slot = slots.find_slot(self._side, self._names.slot, self._server)
+        taken = None if self._place is None else self._place.lsn
+        known = max(taken or 0, self._record.facts.confirmed)
+        slots.check_whole(slot, self._names.slot, taken, known, self._server, self._relations)
+        return slot
+
+    def _begun(self, stream: Stream, slot: slots.Slot | None) -> Place:
+        """The place to go on from; the content of new relations is on record then."""
+        stopped = self._intake.stopped
+        beginning = Beginning(
+            self._server, self._side, stream, self._names, self._record, slot, self._clock.now, stopped
+        )
+        fresh = beginning.fresh(self._followed, self._place)
+        if self._place is not None:
+            self._clock.not_before(self._place.time_us)
+            gone = self._place.since.keys() - set(self._relations)
+            kept = {name: since for name, since in self._place.since.items() if name not in gone}
+            self._place = replace(self._place, since=kept)
+            if not fresh and not gone:
+                return self._place
+        gathering = self._gathering(self._place)
+        self._place = beginning.begin(fresh, self._place, gathering)
+        self._append(*gathering.take(), self._place.lsn)
+        return self._place
+
+    def _gathering(self, place: Place | None) -> Gathering:
+        types = Types()
+        found = Gathering(
+            [ToBus(BusRows(one.spec.relation), one) for one in self._followed if not one.keyed],
+            [ToTable(KeyedRows(one.spec), one.tables[0]) for one in self._followed if one.keyed],
+            place.lsn if place is not None else 0,
+            self._clock.now,
+            lambda table: types.encoders(table, self._side),
+        )
+        if place is not None:
+            for bus in found.bus:
+                bus.rows.since = place.since[bus.rows.relation].lsn if bus.rows.relation in place.since else 0
+            for keyed in found.keyed:
+                name = keyed.rows.spec.relation
+                keyed.rows.since = place.since[name].lsn if name in place.since else 0
+        return found
+
+    def _start(self, stream: Stream, place: Place, again: bool) -> None:
+        """Waits for a moment if the slot is in use: a connection that was just closed may not be gone yet."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                stream.start(self._names.slot, [self._names.publication], place.lsn, self._intake.stopped)
+                return
+            except ReplicationError as refused:
+                if refused.state != _IN_USE:
+                    raise
+                if time.monotonic() > deadline:
+                    raise self._in_use(again) from None
+            self._intake.stopped.wait(_PAUSE)
+
+    def _in_use(self, again: bool) -> Exception:
+        slot = slots.find_slot(self._side, self._names.slot, self._server)
+        error = slots.in_use(self._names.slot, None if slot is None else slot.holder, self._server)
+        return Away(error.message, "") if again else error
+
+    def _append(self, rows: Sequence[Rows], rejected: Sequence[RejectedRow], end: int) -> None:
+        assert self._place is not None
+        self._place = replace(self._place, lsn=end, time_us=self._clock.last)
+        self._intake.append(rows, self._place.to_json(), rejected)
+        self._count(sum(table.num_rows for _, table, _ in rows))
+
+    def _looking(self) -> None:
+        """Whether everything is still as it was at the server."""
+        there = same_tables(self._side, [table for one in self._followed for table in one.tables])
+        for one in self._followed:
+            self._compare(one, [there[table.oid] for table in one.tables if table.oid in there])
+        self._look_at_slot()
+
+    def _look_at_slot(self) -> None:
+        """How much the server keeps for us."""
+        slot = slots.find_slot(self._side, self._names.slot, self._server)
+        if slot is not None:
+            self._look(slot)
+
+    def _compare(self, one: Followed, now: Sequence[OriginTable]) -> None:
+        for table in now:
+            check_parts(table)
+        if one.keyed and not now:
+            raise Away(f"table {one.tables[0].sql} at {self._server.place} was dropped", "")
+        if one.keyed and replace(one, tables=now).form.rewritten(one.form):
+            raise Away(f"the rows of table {one.tables[0].sql} were written anew", "they are read again")
+
+    def _moment(self) -> Moment:
+        return Moment(self._server)
+
+    def _here(self) -> int:
+        return reached_by_stream(
+            parse_lsn(self._side.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0])
+        )
+
+    def _refused(self, refused: ReplicationError) -> Error:
+        listed, here = enumerated(self._relations, "and"), self._server.place
+        if refused.state == _UNKNOWN and "publication" in refused.message and self._place is not None:
+            return make(
+                "PIPELINE_FAILED",
+                message=f"publication {self._names.publication} is gone from PostgreSQL at {here}",
+                detail=f"the changes since {lsn_text(self._place.lsn)} cannot be told apart any more",
+                hint=f"DROP and CREATE {listed} again: a table is then read as a whole, events go on from now",
+            )
+        if refused.state == _NO_MORE:
+            return make(
+                "PIPELINE_FAILED",
+                message=f"PostgreSQL at {here} has no room for another slot: {refused.message}",
+                hint="raise max_replication_slots and restart the server, or drop a slot that is not needed: SELECT"
+                " pg_drop_replication_slot('...');",
+            )
+        return make(
+            "PIPELINE_FAILED",
+            message=f"PostgreSQL at {here} does not send the changes of slot {self._names.slot}: {refused.message}",
+            hint=f"if that cannot be mended: DROP and CREATE {listed} again",
+        )
 
 
 class PostgresCapture(Capture):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from tidegate.connectors.postgres.batch import Gathering, ToTable
 from tidegate.connectors.postgres.client import Away
-from tidegate.connectors.postgres.gathering import Gathering, ToTable
 from tidegate.connectors.postgres.keyed_rows import Lookup
 from tidegate.connectors.postgres.pgoutput import Commit, Table, decode
 from tidegate.connectors.postgres.replication import PIECE, Stream, is_log, keepalive

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from tidegate.connectors.contract import RejectedRow, Rows, SourceSpec
 from tidegate.connectors.postgres import values
-from tidegate.connectors.postgres.naming import quoted
-from tidegate.connectors.postgres.payloads import filled
+from tidegate.connectors.postgres.client import quoted
+from tidegate.connectors.postgres.events import filled
 from tidegate.connectors.postgres.pgoutput import UNCHANGED, Cell, Cells, Change, Table
-from tidegate.connectors.postgres.typed import place_of, typed
+from tidegate.connectors.postgres.values import place_of, typed
 from tidegate.core.columns import WEIGHT
 from tidegate.core.schema import names
 from tidegate.core.types import arrow_type

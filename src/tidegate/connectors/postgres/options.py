@@ -1,4 +1,4 @@
-"""What `FROM POSTGRES (...)` can be told."""
+"""Options of the PostgreSQL connectors: where the server is, and what is read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import unquote
 
+from tidegate.connectors.contract import SourceSpec
 from tidegate.core.options import Bag
 from tidegate.errors import Span, make
 
@@ -237,3 +238,16 @@ def _when(bag: Bag) -> tuple[str | None, timedelta | None]:
             span=interval_at,
         )
     return refresh, interval
+
+
+def refuse_columns(spec: SourceSpec, bag: Bag) -> None:
+    """They go to the bus, which has columns of its own."""
+    if spec.format is not None:
+        raise make("UNKNOWN_FORMAT", message=f"{spec.kind} has no formats", hint="leave FORMAT out", span=bag.span)
+    if spec.columns:
+        raise make(
+            "NOT_SUPPORTED",
+            message=f"{spec.kind} gives events, so {spec.relation} has no columns of its own",
+            hint=f"CREATE SOURCE {spec.relation} FROM {spec.kind} (...), and read pgcdc_events",
+            span=bag.span,
+        )

@@ -1,14 +1,71 @@
-"""How far a capture is: the position that is on record with its rows."""
+"""The durable progress of a capture: its source position, and what it has created at the server."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn
-from tidegate.connectors.postgres.origin import Form
+from tidegate.connectors.postgres.replication import lsn_text, parse_lsn
+from tidegate.connectors.postgres.tables import Form
+from tidegate.core.durable import write_atomically
+
+
+class Clock:
+    """Never goes back, not even from one run to the next: `last` is on record with the position."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self.last = 0
+
+    def now(self) -> int:
+        self.last = max(self.last, self._now())
+        return self.last
+
+    def not_before(self, time_us: int) -> None:
+        self.last = max(self.last, time_us)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`confirmed`: a place, no further than which the server was ever told that everything is taken. `slot` and
+    `publication`: whether they were made here. `life` tells this capture from one of the same name that was
+    forgotten."""
+
+    life: str
+    confirmed: int = 0
+    slot: bool = False
+    publication: bool = False
+
+
+class Record:
+    """Facts in a file of their own, durable before what they speak of is done."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{name}.json"
+        found = self._path.exists()
+        self.facts = Facts(**json.loads(self._path.read_text())) if found else Facts(secrets.token_hex(8))
+        if not found:
+            self._write(self.facts)
+
+    def keep(self, confirmed: int | None = None, slot: bool | None = None, publication: bool | None = None) -> None:
+        given = {"confirmed": confirmed, "slot": slot, "publication": publication}
+        facts = replace(self.facts, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        if facts != self.facts:
+            self._write(facts)
+            self.facts = facts
+
+    def forget(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, facts: Facts) -> None:
+        text = json.dumps(asdict(facts))
+        write_atomically(self._path, lambda file: file.write(text.encode()))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A connection that follows a replication slot, by the streaming replication protocol."""
+"""The streaming replication protocol: a connection that follows a replication slot."""
 
 from __future__ import annotations
 
@@ -12,9 +12,28 @@ from struct import Struct
 from typing import Any
 
 from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library
-from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.pgoutput import EPOCH_US
+
+PAGE = 8192
+_LONGEST_PAGE_HEADER = 40
+
+
+def parse_lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def lsn_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def reached_by_stream(insert: int) -> int:
+    """The place that a stream is at once it has sent all before an insert position. At the beginning of a page that
+    position is already behind the page's header, where the stream only comes with the next record."""
+    within = insert % PAGE
+    return insert - within if within <= _LONGEST_PAGE_HEADER else insert
+
 
 PIECE = 25
 """Where the plugin's message begins in a piece of the log."""

@@ -1,18 +1,150 @@
-"""How a step gets into a table: with COPY, at the end of it or through a table of the session by key."""
+"""How a sink writes rows: COPY into the table or a staging table, and errors of the server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import datetime as dt
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.connectors.contract import SinkSpec
-from tidegate.connectors.postgres.sink_copy import copied
-from tidegate.connectors.postgres.sink_table import Table, quoted
-from tidegate.connectors.postgres.sink_types import Field
+from tidegate.connectors.postgres.client import Away, broken, connected, library
+from tidegate.connectors.postgres.options import Server
+from tidegate.connectors.postgres.sink_table import Field, Table, quoted
 from tidegate.connectors.rows import appended, outcome
-from tidegate.errors import make
+from tidegate.core.render import json_cells
+from tidegate.errors import Error, make
+
+LOST_SECONDS = 30
+_PASSING = ("08", "25006", "40", "53", "55P03", "57")
+"""How the codes begin of what may go well later: a server that is away, stops, is full or only reads; a deadlock."""
+
+
+def writing(server: Server) -> Any:
+    """A connection in which every statement counts at once, unless a transaction is begun. Nothing is prepared: a plan
+    that was good for a large step would be kept for small ones."""
+    more: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
+    if "tcp_user_timeout" not in server.url:
+        more["tcp_user_timeout"] = str(LOST_SECONDS * 1000)
+    return connected(server, **more)
+
+
+@contextlib.contextmanager
+def understood(server: Server, what: str, rights: str) -> Iterator[None]:
+    """Turns what the server refuses into errors. `rights` is the statement that gives the user the rights that may be
+    missing."""
+    driver = library()
+    try:
+        yield
+    except driver.Error as failure:
+        raise _failed(failure, server, what, rights) from None
+
+
+def _failed(failure: Any, server: Server, what: str, rights: str) -> Exception:
+    """A connection that breaks has no code."""
+    code, said = failure.sqlstate, failure.diag.message_primary
+    if code is None or said is None:
+        return broken(server, failure)
+    if code.startswith(_PASSING):
+        return Away(f"PostgreSQL at {server.place} takes nothing now", said)
+    return _refusal(failure, server, what, rights)
+
+
+def _refusal(failure: Any, server: Server, what: str, rights: str) -> Error:
+    diagnosis = failure.diag
+    where = (diagnosis.context or "").splitlines()[:1]
+    known = {"42501": rights, "3F000": "create the schema first, or choose another table"}
+    return make(
+        "PIPELINE_FAILED",
+        message=f"{what} cannot be written to PostgreSQL at {server.place}: {diagnosis.message_primary}",
+        detail=diagnosis.message_detail or "".join(where) or None,
+        hint=known.get(failure.sqlstate, "change the view or the table: the sink goes on by itself"),
+    )
+
+
+BATCH = 20_000
+NULL = "\\N"
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+
+
+def copied(rows: pa.Table, fields: Sequence[Field]) -> Iterator[bytes]:
+    """The rows as lines, in pieces."""
+    for start in range(0, rows.num_rows, BATCH):
+        piece = rows.slice(start, BATCH).combine_chunks()
+        cells = [_cells(column, field) for column, field in zip(piece.columns, fields, strict=True)]
+        lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*cells, "\t"), "", "\n")
+        yield "".join(lines.to_pylist()).encode()
+
+
+def _cells(column: pa.ChunkedArray[Any], field: Field) -> Any:
+    texts = written(column, field.declared)
+    if not _plain(column.type):
+        for sign, escaped in _ESCAPES:
+            texts = pc.replace_substring(texts, sign, escaped)
+    return pc.fill_null(texts, NULL)
+
+
+def _plain(type_: pa.DataType) -> bool:
+    """Whether no value has a sign that COPY takes for something else."""
+    types = pa.types
+    return not (types.is_string(type_) or types.is_binary(type_) or types.is_nested(type_))
+
+
+def written(column: Any, declared: str) -> Any:
+    """A column's values as PostgreSQL reads them, NULL where there is none."""
+    types, type_ = pa.types, column.type
+    if declared == "jsonb":
+        return _where_there(column, _json(column))
+    if types.is_timestamp(type_):
+        clock = column.cast(pa.timestamp("us")).cast(pa.string())
+        return pc.binary_join_element_wise(clock, "+00" if type_.tz else "", "")
+    if types.is_binary(type_):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
+    if types.is_duration(type_):
+        return pa.array([None if value is None else _interval(value) for value in column.to_pylist()], pa.string())
+    if isinstance(type_, pa.ListType):
+        return pa.array(_arrays(column, declared.removesuffix("[]")), pa.string())
+    return column.cast(pa.string())
+
+
+def _where_there(column: Any, texts: list[str]) -> Any:
+    return pc.if_else(column.is_valid(), pa.array(texts, pa.string()), pa.scalar(None, pa.string()))
+
+
+def _json(column: Any) -> list[str]:
+    """Text that is JSON as it is, other text as a text in JSON."""
+    if pa.types.is_string(column.type):
+        return [_said(text) for text in column.to_pylist()]
+    return json_cells(column)
+
+
+def _said(text: str | None) -> str:
+    try:
+        json.loads(text or "")
+    except ValueError:
+        return json.dumps(text, ensure_ascii=False)
+    return text or ""
+
+
+def _interval(value: dt.timedelta) -> str:
+    return f"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"
+
+
+def _arrays(column: Any, element: str) -> Iterator[str | None]:
+    """`{1,NULL,"a b"}`: the elements of all arrays are written as one column."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    texts = iter(written(array.flatten(), element).to_pylist())
+    for length in pc.list_value_length(array).to_pylist():
+        yield None if length is None else "{" + ",".join(_quoted(next(texts)) for _ in range(length)) + "}"
+
+
+def _quoted(text: str | None) -> str:
+    return "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
 
 STAGED = "pg_temp.tidegate_staged"
 _GONE = '"tidegate gone"'

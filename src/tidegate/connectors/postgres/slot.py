@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.connectors.postgres.client import library
-from tidegate.connectors.postgres.lsn import lsn_text, parse_lsn
 from tidegate.connectors.postgres.options import Server
+from tidegate.connectors.postgres.replication import lsn_text, parse_lsn
 from tidegate.errors import Error, enumerated, make
 
 _SLOT = """

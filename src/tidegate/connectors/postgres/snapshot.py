@@ -1,17 +1,24 @@
-"""The content of tables as of one moment of the log."""
+"""The content of tables that are new to a capture, as of the position from which their changes count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library
-from tidegate.connectors.postgres.keyed_rows import Key
-from tidegate.connectors.postgres.lsn import parse_lsn, reached_by_stream
-from tidegate.connectors.postgres.naming import quoted
+from tidegate.connectors.postgres.batch import Gathering
+from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library, quoted
+from tidegate.connectors.postgres.events import BusRows, Shape
+from tidegate.connectors.postgres.keyed_rows import Key, KeyedRows
 from tidegate.connectors.postgres.options import Server
-from tidegate.connectors.postgres.origin import OriginTable
 from tidegate.connectors.postgres.pgoutput import Table, TableColumn
+from tidegate.connectors.postgres.position import Place, Record, Since
+from tidegate.connectors.postgres.publication import Followed, Names, published
+from tidegate.connectors.postgres.replication import Stopped, Stream, parse_lsn, reached_by_stream
+from tidegate.connectors.postgres.slot import Slot
+from tidegate.connectors.postgres.tables import OriginTable
 from tidegate.errors import Error, make
 
 PIECE = 20_000
@@ -95,3 +102,94 @@ class Moment:
             message=f"{self._server.user} may not read {name} at {self._server.place}: {said}",
             hint=f"{mended}; then start again",
         )
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is needed to begin. The main slot is made here if it is not there; for tables that come later there is a
+    temporary one beside it, which says what their content and their changes are."""
+
+    server: Server
+    side: Any
+    stream: Stream
+    names: Names
+    record: Record
+    slot: Slot | None
+    now: Callable[[], int]
+    stopped: threading.Event
+
+    def fresh(self, followed: Sequence[Followed], place: Place | None) -> list[Followed]:
+        """The relations that have no beginning yet, and those whose table was made or written anew."""
+        return [one for one in followed if place is None or _is_new(one, place)]
+
+    def begin(self, fresh: Sequence[Followed], place: Place | None, gathering: Gathering) -> Place:
+        """Gathers the content of the new relations; the place from which to go on once that is on record."""
+        lsn, exported, temporary = self._marked(fresh, place)
+        start = place.lsn if place is not None else lsn if self.slot is None else self.slot.confirmed
+        since = dict(place.since) if place is not None else {}
+        wanted = [one for one in fresh if one.snapshot]
+        if wanted:
+            moment = Moment(self.server, exported)
+            try:
+                for one in wanted:
+                    self._read(one, moment, lsn, gathering, anew=one.spec.relation in since)
+            finally:
+                moment.close()
+        if temporary is not None:
+            self.stream.drop_slot(temporary, self.stopped)
+        for one in fresh:
+            begins = start if place is None and not one.snapshot else lsn
+            like = (one.tables[0].oid, one.form) if one.keyed else ()
+            since[one.spec.relation] = Since(begins, *like)
+        return Place(start, self.record.facts.life, since, place.time_us if place is not None else 0)
+
+    def _marked(self, fresh: Sequence[Followed], place: Place | None) -> tuple[int, str | None, str | None]:
+        """A place, the name of the snapshot that has all before it, and the name of the temporary slot."""
+        if self.slot is None:
+            self.record.keep(slot=True)
+            return *self.stream.create_slot(self.names.slot, False, self.stopped), None
+        if any(one.snapshot for one in fresh):
+            temporary = f"{self.names.slot[:50]}_{secrets.token_hex(4)}"
+            return *self.stream.create_slot(temporary, True, self.stopped), temporary
+        return parse_lsn(self.side.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]), None, None
+
+    def _read(self, one: Followed, moment: Moment, lsn: int, gathering: Gathering, anew: bool) -> None:
+        if one.keyed:
+            rows = next(to.rows for to in gathering.keyed if to.rows.spec == one.spec)
+            rows.begin_snapshot(anew)
+            self._read_table(one, moment, rows)
+        else:
+            self._read_events(one, moment, next(to.rows for to in gathering.bus if to.followed is one), lsn, gathering)
+
+    def _read_table(self, one: Followed, moment: Moment, rows: KeyedRows) -> None:
+        table = one.tables[0]
+        columns, where = published(self.side, self.names.publication, table)
+        declared = {column.name.casefold() for column in one.spec.columns}
+        if columns is not None and declared <= {name.casefold() for name in columns}:
+            columns = [name for name in columns if name.casefold() in declared]
+        for shape, piece in moment.content(table, columns, where):
+            rows.follow(shape)
+            rows.add_snapshot(piece)
+            self._go_on()
+
+    def _read_events(self, one: Followed, moment: Moment, rows: BusRows, lsn: int, gathering: Gathering) -> None:
+        number = 0
+        for table in one.tables:
+            columns, where = published(self.side, self.names.publication, table)
+            for found, piece in moment.content(table, columns, where):
+                shape, now = Shape(found, gathering.encoders(found)), self.now()
+                for row in piece:
+                    number += 1
+                    rows.add_snapshot(lsn, number, shape.channel, shape.snapshot(row), now)
+                self._go_on()
+
+    def _go_on(self) -> None:
+        if self.stopped.is_set():
+            raise Stopped
+
+
+def _is_new(one: Followed, place: Place) -> bool:
+    known = place.since.get(one.spec.relation)
+    if known is None or not one.keyed:
+        return known is None
+    return known.oid != one.tables[0].oid or (known.form is not None and one.form.rewritten(known.form))

@@ -13,7 +13,7 @@ from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.capture import PostgresCapture
 from tidegate.connectors.postgres.client import Reading, reading
 from tidegate.connectors.postgres.options import Following, ReadOptions, Server, event_options, read_options
-from tidegate.connectors.postgres.typed import place_of, typed
+from tidegate.connectors.postgres.values import place_of, typed
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.schema import names

@@ -1,4 +1,4 @@
-"""The tables that are followed, as the server has them now."""
+"""The tables that a capture follows, as the server defines them now, and what must hold for them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tidegate.connectors.postgres.naming import quoted
+from tidegate.connectors.contract import SourceSpec
+from tidegate.connectors.postgres.client import quoted
 from tidegate.connectors.postgres.options import Following, Server
-from tidegate.errors import make
+from tidegate.core.schema import names
+from tidegate.errors import Error, make
 
 _TOLD = """ARRAY(
     SELECT a.attname::text FROM pg_index i JOIN pg_attribute a
@@ -157,3 +159,73 @@ def wanted_tables(connection: Any, following: Following, server: Server) -> list
         return all_tables(connection)
     option = "table" if len(following.tables) == 1 else "tables"
     return [find_table(connection, name, server, option) for name in following.tables]
+
+
+def check_published(tables: Sequence[OriginTable]) -> None:
+    """A publication of ours must not stop what others do: PostgreSQL refuses UPDATE and DELETE of a published table
+    without a replica identity."""
+    for table in tables:
+        if not table.told:
+            raise make(
+                "PIPELINE_FAILED",
+                message=f"table {table.sql} has no replica identity: PostgreSQL would refuse every UPDATE and DELETE of"
+                " it once it is published",
+                hint=f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL; or give it a primary key. If rows only ever"
+                f" come: CREATE PUBLICATION inserts FOR TABLE {table.sql} WITH (publish = 'insert'); and write"
+                " publication = 'inserts'",
+            )
+
+
+def check_parts(table: OriginTable) -> None:
+    """Changes of partitions come in the name of their table, but with the old values that their own replica identity
+    gives; the rest comes as NULL."""
+    for part in table.parts:
+        if part.identity != "f" and (table.identity == "f" or not set(table.columns) <= set(part.columns)):
+            raise _blind_part(table, part)
+
+
+def _blind_part(table: OriginTable, part: Part) -> Error:
+    return make(
+        "PIPELINE_FAILED",
+        message=f"table {table.sql} tells its old rows {_told(table.identity, table.columns)}, but its partition"
+        f" {part.sql} {_told(part.identity, part.columns)}: PostgreSQL would send NULL for what is missing",
+        detail="a partition does not get the replica identity of its table by itself",
+        hint=f"ALTER TABLE {part.sql} REPLICA IDENTITY FULL; then start again",
+    )
+
+
+def _told(identity: str, columns: Sequence[str]) -> str:
+    if identity == "f":
+        return "by all columns"
+    return f"by ({', '.join(columns)})" if columns else "not at all"
+
+
+def check_key(spec: SourceSpec, table: OriginTable) -> None:
+    """The key of a relation must be part of what the server says of rows that are updated or deleted."""
+    there = {name.casefold() for name in table.columns}
+    unknown = [name for name in spec.key if name.casefold() not in there]
+    if table.identity != "f" and unknown:
+        raise _no_key(spec, table)
+
+
+def _no_key(spec: SourceSpec, table: OriginTable) -> Error:
+    other = f"PRIMARY KEY ({', '.join(table.columns)}) in {spec.relation}, or " if table.columns else ""
+    return make(
+        "PIPELINE_FAILED",
+        message=f"{spec.relation} has the key ({', '.join(spec.key)}), but table {table.sql} tells its old rows"
+        f" {_told(table.identity, table.columns)}",
+        hint=f"{other}ALTER TABLE {table.sql} REPLICA IDENTITY FULL; then start again",
+    )
+
+
+def check_sent(spec: SourceSpec, table: OriginTable) -> None:
+    """Columns that PostgreSQL computes are not sent with changes."""
+    computed = {name.casefold(): name for name in table.generated}
+    for name in names(spec.columns):
+        if name.casefold() in computed:
+            raise make(
+                "PIPELINE_FAILED",
+                message=f"column {computed[name.casefold()]} of table {table.sql} is generated, and PostgreSQL does not"
+                " send such values",
+                hint=f"leave {name} out of the columns of {spec.relation}, and compute it in a view",
+            )

@@ -1,18 +1,49 @@
-"""Listens to channels of a database."""
+"""`FROM NOTIFY`: notifications of a PostgreSQL database, as events."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.catalog.bus import BUS
-from tidegate.connectors.contract import Capture, CaptureContext, Intake
-from tidegate.connectors.notify.options import ListenOptions
+from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, Intake, SourceSpec
 from tidegate.connectors.postgres.client import broken, connected, library
-from tidegate.connectors.postgres.clock import Clock
-from tidegate.connectors.postgres.payloads import json_payload
+from tidegate.connectors.postgres.events import json_payload
+from tidegate.connectors.postgres.options import Server, refuse_columns, server_options
+from tidegate.connectors.postgres.position import Clock
+from tidegate.core.options import Bag
+from tidegate.errors import make
 from tidegate.formats.events import Event, rows_of
+
+LONGEST_CHANNEL = 63
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    server: Server
+    channels: tuple[str, ...]
+
+
+def listen_options(bag: Bag) -> ListenOptions:
+    """Takes a source's options out of the bag."""
+    server = server_options(bag)
+    expected = f"names such as 'orders, payments', of at most {LONGEST_CHANNEL} bytes each"
+    channels = bag.take("channels", channel_names, expected, aliases=("channel",))
+    if channels is None:
+        hint = "add channels = 'orders, payments'"
+        raise make("MISSING_OPTION", where=bag.where, name="channels", hint=hint, span=bag.span)
+    return ListenOptions(server, channels)
+
+
+def channel_names(text: str) -> tuple[str, ...]:
+    """`orders, payments`, as they are spelled in NOTIFY (small letters, unless they are quoted there)."""
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(0 < len(name.encode()) <= LONGEST_CHANNEL for name in found):
+        raise ValueError(text)
+    return found
+
 
 GATHER = 0.05
 """For so many seconds notifications are gathered until they are taken in together."""
@@ -61,3 +92,23 @@ class NotifyCapture(Capture):
         ]
         intake.append([(BUS, rows_of(events), 1)], {"number": before["number"] + len(heard), "time": now})
         self._taken += len(heard)
+
+
+@dataclass(frozen=True)
+class NotifySource(CapturedSource):
+    """Notifications from the moment on that it listens. PostgreSQL does not keep them: what is said while nobody
+    listens is not heard."""
+
+    options: ListenOptions
+
+    @classmethod
+    def build(cls, spec: SourceSpec, bag: Bag) -> NotifySource:
+        refuse_columns(spec, bag)
+        return cls(spec, listen_options(bag))
+
+    @property
+    def session(self) -> str:
+        return f"NOTIFY {self.options.server.place} {self.spec.relation}"
+
+    def capture(self, others: Sequence[CapturedSource], context: CaptureContext) -> Capture:
+        return NotifyCapture(self.spec.relation, self.options, context)

@@ -1,4 +1,4 @@
-"""Changes of whole transactions, gathered until they are taken in together."""
+"""Changes of whole transactions, gathered until they are appended together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.connectors.contract import RejectedRow, Rows
-from tidegate.connectors.postgres.bus_rows import BusRows, Stamp
 from tidegate.connectors.postgres.client import Away
+from tidegate.connectors.postgres.events import BusRows, Encode, Shape, Stamp
 from tidegate.connectors.postgres.keyed_rows import KeyedRows, Lookup
-from tidegate.connectors.postgres.origin import OriginTable
-from tidegate.connectors.postgres.payloads import Encode, Shape
 from tidegate.connectors.postgres.pgoutput import Begin, Change, Commit, Message, Table, Truncate
-from tidegate.connectors.postgres.preparing import Followed
+from tidegate.connectors.postgres.publication import Followed
+from tidegate.connectors.postgres.tables import OriginTable
 
 SECONDS, CHANGES, BYTES = 0.05, 20_000, 8 << 20
 

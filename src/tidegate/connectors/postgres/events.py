@@ -1,14 +1,21 @@
-"""Changes as the payloads of events: JSON, values as PostgreSQL has them."""
+"""Changes of tables as events of the bus: payloads in JSON, and batches of events."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from tidegate.connectors.postgres.pgoutput import UNCHANGED, Cells, Change, Table
+import pyarrow as pa
+
+from tidegate.catalog.bus import BUS
+from tidegate.connectors.contract import Rows
+from tidegate.connectors.postgres.client import library
+from tidegate.connectors.postgres.pgoutput import UNCHANGED, Begin, Cells, Change, Table
 from tidegate.connectors.postgres.values import array_elements
+from tidegate.formats.events import Event, rfc3339, rows_of
 
 Encode = Callable[[str], str]
 
@@ -148,3 +155,96 @@ def filled(new: Cells, old: Cells | None) -> Cells:
     if old is None or UNCHANGED not in new:
         return new
     return [before if cell is UNCHANGED and before is not None else cell for cell, before in zip(new, old, strict=True)]
+
+
+_FIRST_OF_USERS = 16384
+_BELOW = """
+WITH RECURSIVE below AS (
+    SELECT t.oid AS named, t.oid, 0 AS depth FROM pg_type t WHERE t.oid = ANY (%s::oid[])
+    UNION ALL
+    SELECT b.named, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+        b.depth + CASE t.typtype WHEN 'd' THEN 0 ELSE 1 END
+    FROM below b JOIN pg_type t ON t.oid = b.oid
+    WHERE t.typtype = 'd' OR t.typcategory = 'A' AND t.typelem <> 0
+)
+SELECT DISTINCT ON (named) named::bigint, b.oid::bigint, depth FROM below b JOIN pg_type t ON t.oid = b.oid
+WHERE NOT (t.typtype = 'd' OR t.typcategory = 'A' AND t.typelem <> 0) ORDER BY named, depth DESC
+"""
+
+
+class Types:
+    """How values are written, by type. Users' own types are looked up when they come for the first time; one that is
+    gone by then is text."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Encode] = {}
+        for known in library().adapters.types:
+            self._known[known.oid] = encoder(known.oid)
+            if known.array_oid:
+                self._known[known.array_oid] = encoder(known.oid, depth=int(known.delimiter == ","))
+
+    def encoders(self, table: Table, connection: Any) -> Sequence[Encode]:
+        oids = [column.oid for column in table.columns]
+        self._learn({oid for oid in oids if oid >= _FIRST_OF_USERS and oid not in self._known}, connection)
+        return [self._known.get(oid) or encoder(oid) for oid in oids]
+
+    def _learn(self, oids: Iterable[int], connection: Any) -> None:
+        asked = sorted(oids)
+        if not asked:
+            return
+        for named, base, depth in connection.execute(_BELOW, (asked,)).fetchall():
+            self._known[named] = encoder(base, depth)
+        for oid in asked:
+            self._known.setdefault(oid, encoder(oid))
+
+
+CHUNK = 20_000
+
+
+class Stamp:
+    """What events of one transaction have in common. `now` is the processing time at which it came."""
+
+    def __init__(self, begin: Begin, now: int) -> None:
+        self.commit, self.now, self.seq = begin.commit, now, 0
+        self._head = f'{{"xid":{begin.xid},"commit_time":"{rfc3339(begin.time_us)}","seq":'
+
+    @property
+    def transaction(self) -> str:
+        return f"{self._head}{self.seq}}}"
+
+
+class BusRows:
+    """The events of one source, those of many in a compact form. Changes that were committed before `since` are not
+    among them."""
+
+    def __init__(self, relation: str) -> None:
+        self.relation = relation
+        self.since = 0
+        self._events: list[Event] = []
+        self._chunks: list[pa.Table] = []
+
+    def add(self, stamp: Stamp, channel: str, operation: str, payload: str) -> None:
+        identity = f"{stamp.commit:X}-{stamp.seq}"
+        self._events.append(Event(identity, channel, operation, payload, self.relation, stamp.now, stamp.transaction))
+        if len(self._events) >= CHUNK:
+            self._pack()
+
+    def add_snapshot(self, lsn: int, number: int, channel: str, payload: str, now: int) -> None:
+        """A row that was there at a place in the log."""
+        self._events.append(Event(f"{lsn:X}-s{number}", channel, "INSERT", payload, self.relation, now))
+        if len(self._events) >= CHUNK:
+            self._pack()
+
+    def take(self) -> list[Rows]:
+        """All that came since the last time."""
+        self._pack()
+        chunks, self._chunks = self._chunks, []
+        return [(BUS, pa.concat_tables(chunks), 1)] if chunks else []
+
+    def clear(self) -> None:
+        self._events, self._chunks = [], []
+
+    def _pack(self) -> None:
+        if self._events:
+            self._chunks.append(rows_of(self._events))
+            self._events = []

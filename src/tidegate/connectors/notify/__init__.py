@@ -1,1 +1,0 @@
-"""Notifications of a PostgreSQL database (`NOTIFY`) as events."""

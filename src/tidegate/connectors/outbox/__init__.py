@@ -1,1 +1,0 @@
-"""Rows of an outbox table of a PostgreSQL database as events."""
