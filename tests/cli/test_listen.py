@@ -567,7 +567,7 @@ HEAD = "postgres: {url: postgresql://db/shop, tables: orders}\n"
             "  line 5:  retrys: 3\n"
             "           ^^^^^^^^^\n"
             "  detail: options of WEBHOOK: backoff, batch, batch_rows, channels, format, headers.*, max_backoff,"
-            " max_retries, secret, timeout, url\n"
+            " max_retries, secret, timeout, timestamp, url\n"
             "  hint: leave it out\n",
         ),
         (

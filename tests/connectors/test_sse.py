@@ -21,7 +21,7 @@ from tests.connectors.test_webhook import VIEW, changes, numbered, of_bus
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import SinkContext, SinkSpec
-from tidegate.connectors.sse.hub import Behind, Hub, Item, Place
+from tidegate.connectors.sse.hub import Behind, EventId, Hub, Item
 from tidegate.connectors.sse.sink import SseSink
 from tidegate.connectors.sse.stream import pattern
 from tidegate.core.options import Bag
@@ -386,23 +386,23 @@ def test_options_that_cannot_be(options: dict[str, str], message: str) -> None:
 
 
 def test_a_hub_tells_who_is_behind() -> None:
-    hub = Hub(2, Place.behind(3))
-    assert (str(hub.last), hub.after(Place.behind(3), 5, 0.0)) == ("3", [])
+    hub = Hub(2, EventId.end_of(3))
+    assert (str(hub.last), hub.after(EventId.end_of(3), 5)) == ("3", [])
     with pytest.raises(Behind):
-        hub.after(Place(3, 7), 5, 0.0)
-    items = [Item(Place(4, number), "+I", "{}") for number in range(3)]
+        hub.after(EventId(3, 7), 5)
+    items = [Item(EventId(4, number), "+I", "{}") for number in range(3)]
     hub.publish(items)
-    assert hub.floor == Place(4, 0)
-    assert hub.after(Place(4, 0), 1, 0.0) == [items[1]]
+    assert hub.floor == EventId(4, 0)
+    assert hub.after(EventId(4, 0), 1) == [items[1]]
     with pytest.raises(Behind):
-        hub.after(Place.behind(3), 5, 0.0)
+        hub.after(EventId.end_of(3), 5)
 
 
 def test_places_as_text() -> None:
-    assert [Place.parse(text) for text in ("12-3", "12", "x", "1-", "-1", "")] == [
-        Place(12, 3), Place.behind(12), None, None, None, None
+    assert [EventId.parse(text) for text in ("12-3", "12", "x", "1-", "-1", "")] == [
+        EventId(12, 3), EventId.end_of(12), None, None, None, None
     ]  # fmt: skip
-    assert Place(12, 3) < Place.behind(12) < Place(13, 0)
+    assert EventId(12, 3) < EventId.end_of(12) < EventId(13, 0)
 
 
 def test_patterns() -> None:

@@ -24,7 +24,7 @@ from tests.connectors.pages import connectors
 from tests.servers.processes import free_port
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import Interrupted, SinkContext, SinkSpec
-from tidegate.connectors.webhook.letters import FILE, DeadLetters, Progress, dead_letters
+from tidegate.connectors.webhook.dead_letters import FILE, DeadLetters, Progress, dead_letters
 from tidegate.connectors.webhook.options import PostOptions
 from tidegate.connectors.webhook.posting import pause_after, wait_of
 from tidegate.connectors.webhook.sink import DeliveryError, WebhookSink
@@ -482,6 +482,7 @@ def test_what_retry_after_asks_for(header: str | None, seconds: float) -> None:
         ({"url": "http://u:topsecret@"}, "INVALID_OPTION: the url of a webhook is not one that can be posted to"),
         ({"url": "http://x:99999/"}, "INVALID_OPTION: the url of a webhook is not one that can be posted to"),
         ({"secret": ""}, "INVALID_OPTION: the secret is empty"),
+        ({"timestamp": "true"}, "INVALID_OPTION: timestamp needs a secret"),
         ({"max_retries": "-1"}, "INVALID_OPTION: option 'max_retries' cannot be '-1'"),
         ({"backoff": "0s"}, "INVALID_OPTION: backoff cannot be zero"),
         ({"headers__Content-Length": "1"}, "INVALID_OPTION: headers.Content-Length cannot be set"),

@@ -7,6 +7,7 @@ import hmac
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -154,9 +155,57 @@ def test_only_bodies_with_the_right_signature_are_taken(served: Serve) -> None:
     assert github.post("{}", X_Hub_Signature_256=good)[0] == 200
 
 
-def test_what_the_sink_posts_the_source_takes(served: Serve, tmp_path: Path) -> None:
+def sha256(content: bytes) -> str:
+    return "sha256=" + hmac.new(b"key", content, hashlib.sha256).hexdigest()
+
+
+def test_a_signed_timestamp_must_be_recent(served: Serve) -> None:
     hooks = served(source(secret="key"))
-    sink = built(f"http://127.0.0.1:{hooks.capture.port}/hooks", secret="key", events=True)
+
+    def sent(timestamp: str, signed: bytes, to: Served = hooks) -> tuple[int, dict[str, Any]]:
+        return to.post("{}", X_Tidegate_Timestamp=timestamp, X_Tidegate_Signature=sha256(signed))
+
+    now = str(int(time.time()))
+    assert sent(now, now.encode() + b".{}") == (200, {"taken": 1, "duplicates": 0})
+    assert sent(now, b"{}")[0] == 401, "the signature covers the timestamp"
+    for wrong in (str(int(now) - 400), str(int(now) + 400), "soon", "9" * 5000):
+        refused = {"error": "the header X-Tidegate-Timestamp is not within 300 seconds of now"}
+        assert sent(wrong, wrong.encode() + b".{}") == (401, refused)
+    strict = served(source(secret="key", max_age="1h"))
+    assert strict.post("{}", X_Tidegate_Signature=sha256(b"{}")) == (
+        401, {"error": "the header X-Tidegate-Timestamp is missing"}
+    )  # fmt: skip
+    old = str(int(now) - 400)
+    assert sent(old, old.encode() + b".{}", strict)[0] == 200
+
+
+def test_pages_in_browsers_may_not_post_unless_they_are_allowed(served: Serve) -> None:
+    hooks, page = served(), "https://app.example.com"
+    refused = (403, {"error": f"pages of {page} may not post here"})
+    assert hooks.post("{}", Origin=page) == refused
+    assert hooks.post("", method="OPTIONS", Origin=page) == (405, {"error": "/hooks takes POST"})
+    assert hooks.intake.rows == []
+    open_to = served(source(cors=page))
+    assert open_to.post("{}", Origin="null")[0] == 403
+    assert open_to.post("{}", Origin=page)[0] == 200
+    assert served(source(cors="*")).post("{}", Origin="null")[0] == 200
+    assert served(source(secret="key")).post("{}", Origin=page, X_Tidegate_Signature=sha256(b"{}"))[0] == 200
+
+
+def test_an_allowed_page_may_read_the_answer(served: Serve) -> None:
+    hooks = served(source(cors="https://app.example.com"))
+    for method, body, status in (("OPTIONS", "", 200), ("POST", "{}", 200), ("POST", "nonsense", 400)):
+        connection = http.client.HTTPConnection("127.0.0.1", hooks.capture.port or 0, timeout=30)
+        connection.request(method, "/hooks", body, {"Origin": "https://app.example.com"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (status, "https://app.example.com")
+        connection.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"timestamp": "true"}])
+def test_what_the_sink_posts_the_source_takes(served: Serve, tmp_path: Path, options: dict[str, str]) -> None:
+    hooks = served(source(secret="key", **({"max_age": "1m"} if options else {})))
+    sink = built(f"http://127.0.0.1:{hooks.capture.port}/hooks", secret="key", events=True, **options)
     sink.open(SinkContext("out", tmp_path, "db#out#0"))
     sink.write(1, of_bus(1, Event("e", "c", "INSERT", '{"a":1}', "s", 0)))
     assert [(row["id"], json.loads(row["payload"])["payload"]) for row in hooks.intake.rows] == [

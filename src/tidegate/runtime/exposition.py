@@ -1,14 +1,12 @@
-"""Figures as Prometheus reads them (text format 0.0.4), and the page where it does."""
+"""Metrics in the text format of Prometheus (version 0.0.4)."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-from tidegate.connectors.http import Exchange, HttpServer, Refusal
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]
@@ -63,25 +61,3 @@ def _value(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))
-
-
-class MetricsServer:
-    """`/metrics`, collected anew for each request, and `/health`."""
-
-    def __init__(self, host: str, port: int, collect: Callable[[], str]) -> None:
-        self._collect = collect
-        self._server = HttpServer(host, port, self._respond)
-        self.port = self._server.port
-
-    def close(self) -> None:
-        self._server.close()
-
-    def _respond(self, exchange: Exchange) -> None:
-        exchange.only("GET", "HEAD")
-        match exchange.route:
-            case "/metrics":
-                exchange.answer(200, self._collect(), CONTENT_TYPE)
-            case "/health":
-                exchange.answer_json(200, {"status": "ok"})
-            case _:
-                raise Refusal(404, "there are /metrics and /health")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import StreamSource
-from tidegate.connectors.webhook.letters import dead_letters
+from tidegate.connectors.webhook.dead_letters import dead_letters
 from tidegate.core.types import arrow_schema
 from tidegate.runtime.batch import Batch
 from tidegate.runtime.captures import Captures

@@ -1,4 +1,4 @@
-"""The page with the metrics of a run."""
+"""The metrics endpoint of a run."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
+
 from tidegate.cli.listening.config import Config
-from tidegate.connectors.http import LOOPBACK, Refusal
+from tidegate.core.http_server import LOOPBACK
 from tidegate.errors import Error
-from tidegate.runtime.exposition import MetricsServer
+from tidegate.server.metrics import MetricsServer
 
 if TYPE_CHECKING:
     from tidegate import Database
 
 
 class MetricsPage:
-    """It is there from the beginning, so that a port that is taken is told at once, and has the figures of a database
-    while there is one."""
+    """Serves from the start, so that a port in use is an error before Spark starts, and has metrics while a database is
+    open."""
 
     def __init__(self) -> None:
         self.address: str | None = None
@@ -37,13 +39,13 @@ class MetricsPage:
 
         db = self._db
         if db is None:
-            raise Refusal(503, "the pipeline is starting or ending")
+            raise HTTPException(503, "the pipeline is starting or ending")
         return prometheus(runtime_of(db))
 
 
 @contextmanager
 def metrics_page(config: Config) -> Iterator[MetricsPage]:
-    """The page that a config asks for; without an address if it asks for none."""
+    """Serve the metrics at the configured address; without one, serve nothing."""
     page = MetricsPage()
     if config.metrics_port is None:
         yield page

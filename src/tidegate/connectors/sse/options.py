@@ -1,11 +1,11 @@
-"""What `INTO SSE (...)` can be told."""
+"""The options of `INTO SSE (...)`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.connectors.http import host_of, path_of, port_of
+from tidegate.connectors.http import host_of, origin_of, path_of, port_of
 from tidegate.core.options import Bag
 from tidegate.errors import make
 
@@ -27,7 +27,7 @@ class StreamOptions:
 
 
 def stream_options(bag: Bag) -> StreamOptions:
-    """Takes the sink's options out of the bag."""
+    """Take the sink's options out of the bag."""
     token_at, beat_at = bag.span_of("token"), bag.span_of("heartbeat")
     token = bag.text("token")
     heartbeat = (bag.duration("heartbeat", HEARTBEAT) or timedelta()).total_seconds()
@@ -43,11 +43,5 @@ def stream_options(bag: Bag) -> StreamOptions:
         heartbeat=heartbeat,
         keep=bag.integer("keep", 10_000, minimum=1) or 1,
         max_clients=bag.integer("max_clients", 1000, minimum=1) or 1,
-        cors=bag.take("cors", _origin, "'*' or an origin such as 'https://app.example.com'"),
+        cors=origin_of(bag),
     )
-
-
-def _origin(text: str) -> str:
-    if text != "*" and not (text.isascii() and text.isprintable() and "://" in text and " " not in text):
-        raise ValueError(text)
-    return text

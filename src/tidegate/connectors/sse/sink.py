@@ -1,26 +1,36 @@
-"""`INTO SSE`: an HTTP server that streams every event, or every change of a view, to whoever connects."""
+"""`INTO SSE`: an HTTP server that streams every event, or every change of a view, to its clients."""
 
 from __future__ import annotations
 
 import hmac
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.http import Exchange, HttpServer, Refusal
-from tidegate.connectors.sse.hub import Hub, Item, Place
+from tidegate.connectors.http import cors_headers
+from tidegate.connectors.sse.hub import EventId, Hub, Item
 from tidegate.connectors.sse.options import StreamOptions, stream_options
 from tidegate.connectors.sse.stream import ClientStream, pattern
 from tidegate.connectors.webhook.messages import messages
 from tidegate.core.durable import LastStep
+from tidegate.core.http_messages import PLAIN, HttpRequest, json_response
+from tidegate.core.http_server import HttpServer
 from tidegate.core.options import Bag
 
-_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_STREAM = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "Connection": "close",
+}
 _PREFLIGHT = {
+    "Content-Type": PLAIN,
     "Access-Control-Allow-Methods": "GET",
     "Access-Control-Allow-Headers": "Authorization, Last-Event-ID, Cache-Control",
     "Access-Control-Max-Age": "86400",
@@ -29,8 +39,8 @@ _PREFLIGHT = {
 
 @dataclass
 class SseSink(Sink):
-    """A step is applied when clients can see it. None of them holds up the sink: each reads for itself, what is new
-    from memory, what is older from the step log."""
+    """A step is applied when clients can read it. No client delays the sink: each reads new events from memory and
+    older ones from the step log, at its own pace."""
 
     options: StreamOptions
     _opened: _Opened | None = field(default=None, init=False)
@@ -45,7 +55,7 @@ class SseSink(Sink):
 
     @property
     def port(self) -> int | None:
-        """The port it listens on, None while it does not."""
+        """The port it listens on, None while it is closed."""
         return None if self._opened is None else self._opened.server.port
 
     def open(self, context: SinkContext) -> None:
@@ -57,9 +67,9 @@ class SseSink(Sink):
         last = self._opened.last
         if last.step is not None and step <= last.step:
             return
-        found = items(self.spec, step, changes)
+        new = items(self.spec, step, changes)
         last.keep(step)
-        self._opened.hub.publish(found)
+        self._opened.hub.publish(new)
 
     def last_step(self) -> int | None:
         return None if self._opened is None else self._opened.last.step
@@ -72,62 +82,54 @@ class SseSink(Sink):
 
 
 class _Opened:
-    """What a sink has while it is open."""
+    """The state of an open sink."""
 
     def __init__(self, spec: SinkSpec, options: StreamOptions, context: SinkContext) -> None:
         self._spec, self._options, self._context = spec, options, context
         self.last = LastStep(context.folder, context.owner)
-        self.hub = Hub(options.keep, Place.behind(self.last.step or 0))
-        self._places = threading.BoundedSemaphore(options.max_clients)
+        self.hub = Hub(options.keep, EventId.end_of(self.last.step or 0))
+        self._clients = 0
         self.server = HttpServer(options.host, options.port, self._respond)
 
-    def _respond(self, exchange: Exchange) -> None:
-        if exchange.route == "/health":
-            exchange.only("GET", "HEAD")
-            exchange.answer_json(200, {"status": "ok", "step": self.last.step})
-            return
-        if exchange.route != self._options.path:
-            raise Refusal(404, f"events are at {self._options.path}")
-        exchange.only("GET", "OPTIONS")
-        if exchange.command == "OPTIONS":
-            exchange.answer(200, "", headers=self._cors(_PREFLIGHT))
-            return
-        self._authorize(exchange)
-        if not self._places.acquire(blocking=False):
-            raise Refusal(503, "too many clients", self._cors({"Retry-After": "5"}))
-        try:
-            self._stream(exchange)
-        finally:
-            self._places.release()
+    async def _respond(self, request: HttpRequest) -> Response:
+        if request.route == "/health":
+            request.require_method("GET", "HEAD")
+            return json_response(200, {"status": "ok", "step": self.last.step})
+        if request.route != self._options.path:
+            raise HTTPException(404, f"events are at {self._options.path}")
+        request.require_method("GET", "OPTIONS")
+        if request.method == "OPTIONS":
+            return Response("", 200, self._cors(_PREFLIGHT))
+        self._authorize(request)
+        if self._clients >= self._options.max_clients:
+            raise HTTPException(503, "too many clients", self._cors({"Retry-After": "5"}))
+        return self._stream(request)
 
-    def _authorize(self, exchange: Exchange) -> None:
+    def _authorize(self, request: HttpRequest) -> None:
         token = self._options.token
-        said = exchange.headers.get("Authorization", "")
-        if token is not None and not hmac.compare_digest(said.encode(), f"Bearer {token}".encode()):
-            raise Refusal(401, "a bearer token is needed", self._cors({"WWW-Authenticate": "Bearer"}))
+        sent = request.headers.get("Authorization", "")
+        if token is not None and not hmac.compare_digest(sent.encode(), f"Bearer {token}".encode()):
+            raise HTTPException(401, "a bearer token is needed", self._cors({"WWW-Authenticate": "Bearer"}))
 
-    def _stream(self, exchange: Exchange) -> None:
-        place, wanted = self._place(exchange), self._wanted(exchange)
-        client = ClientStream(self.hub, self._replay, self._options.heartbeat, wanted, place)
-        exchange.close_connection = True
-        exchange.begin(200, self._cors(_STREAM))
-        for piece in client.pieces():
-            exchange.wfile.write(piece.encode())
+    def _stream(self, request: HttpRequest) -> Response:
+        position, wanted = self._position(request), self._wanted(request)
+        client = ClientStream(self.hub, self._replay, self._options.heartbeat, wanted, position)
+        return _EventStream(self, client, self._cors(_STREAM))
 
-    def _place(self, exchange: Exchange) -> Place:
-        """Behind the last event that the client has, or that `after` in the query names; else behind all."""
-        said = exchange.headers.get("Last-Event-ID") or exchange.parameter("after")
-        if not said:
+    def _position(self, request: HttpRequest) -> EventId:
+        """Return the id of the last event that the client has, or that `after` in the query names; else the newest."""
+        sent = request.headers.get("Last-Event-ID") or request.parameter("after")
+        if not sent:
             return self.hub.last
-        place = Place.parse(said)
-        if place is None:
-            raise Refusal(400, f"an event id is like 12-0, not {said[:80]}", self._cors({}))
-        return place
+        id = EventId.parse(sent)
+        if id is None:
+            raise HTTPException(400, f"an event id is like 12-0, not {sent[:80]}", self._cors({}))
+        return id
 
-    def _wanted(self, exchange: Exchange) -> re.Pattern[str] | None:
-        channels = exchange.parameter("channels")
+    def _wanted(self, request: HttpRequest) -> re.Pattern[str] | None:
+        channels = request.parameter("channels")
         if channels is not None and not self._spec.events:
-            raise Refusal(400, "only events of the bus have channels", self._cors({}))
+            raise HTTPException(400, "only events of the bus have channels", self._cors({}))
         return None if channels is None else pattern(channels)
 
     def _replay(self, after: int) -> Iterator[tuple[int, Sequence[Item]]]:
@@ -135,11 +137,27 @@ class _Opened:
             yield step, items(self._spec, step, changes)
 
     def _cors(self, headers: dict[str, str]) -> dict[str, str]:
-        if self._options.cors is None:
-            return headers
-        return {**headers, "Access-Control-Allow-Origin": self._options.cors, "Vary": "Origin"}
+        return {**headers, **cors_headers(self._options.cors)}
+
+    def count_client(self, change: int) -> None:
+        self._clients += change
+
+
+class _EventStream(StreamingResponse):
+    """An endless response that counts as a client while it lasts."""
+
+    def __init__(self, opened: _Opened, client: ClientStream, headers: dict[str, str]) -> None:
+        super().__init__(client.pieces(), 200, headers)
+        self._opened = opened
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._opened.count_client(+1)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._opened.count_client(-1)
 
 
 def items(spec: SinkSpec, step: int, changes: pa.Table) -> list[Item]:
-    """The events of a step, each with its place."""
-    return [Item(Place(step, number), name, text) for number, (name, text) in enumerate(messages(spec, changes))]
+    """Return the events of a step, each with its id."""
+    return [Item(EventId(step, number), name, text) for number, (name, text) in enumerate(messages(spec, changes))]

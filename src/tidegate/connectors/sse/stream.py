@@ -1,20 +1,21 @@
-"""What one client gets: everything behind its place, in order, then what comes."""
+"""What one client receives: everything after its last event, in order, then what is new."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tidegate.connectors.sse.hub import Behind, Hub, Item, Place
+from tidegate.connectors.sse.hub import Behind, EventId, Hub, Item
 
 RETRY_MILLISECONDS = 1000
 AT_ONCE = 500
 
 Replay = Callable[[int], Iterator[tuple[int, Sequence[Item]]]]
-"""The events of the steps after a step, once more, as far as they are kept: (step, events)."""
+"""Read the events of the steps after a step again, as far as the step log has them: (step, events)."""
 
 
 @dataclass
@@ -25,68 +26,74 @@ class ClientStream:
     replay: Replay
     heartbeat: float
     wanted: re.Pattern[str] | None
-    place: Place
+    position: EventId
 
-    def pieces(self) -> Iterator[str]:
-        """Begins with the place where the client is, so that one that is cut off before its first event comes back to
-        just there."""
+    async def pieces(self) -> AsyncIterator[str]:
+        """Begin with the client's position, so that a client cut off before its first event resumes right there."""
         yield f"retry: {RETRY_MILLISECONDS}\n"
-        if self.place.step > self.hub.last.step:
+        if self.position.step > self.hub.last.step:
             yield self._gap(self.hub.last)
-        yield f"id: {self.place}\n\n"
-        told = self.place
+        yield f"id: {self.position}\n\n"
+        sent = self.position
         while not self.hub.closed:
             try:
-                items = self.hub.after(self.place, AT_ONCE, self.heartbeat)
+                items = await self.hub.next(self.position, AT_ONCE, self.heartbeat)
             except Behind:
-                yield from self._missed(self.hub.floor)
+                async for text in _from_thread(self._missed(self.hub.floor)):
+                    yield text
                 continue
             if text := self._text(items):
-                told = self.place
+                sent = self.position
                 yield text
             elif not items and not self.hub.closed:
-                yield ": \n\n" if told == self.place else f"id: {self.place}\n\n"
-                told = self.place
+                yield ": \n\n" if sent == self.position else f"id: {self.position}\n\n"
+                sent = self.position
 
-    def _missed(self, target: Place) -> Iterator[str]:
-        """What is older than what the hub has, up to a place, from the step log. If that no longer has the step of the
-        client's last event, others may be gone as well."""
+    def _missed(self, target: EventId) -> Iterator[str]:
+        """Yield what is older than what the hub has, up to an id, from the step log. If the log no longer has the step
+        of the client's last event, others may be missing as well."""
         is_first = True
-        for step, items in self.replay(self.place.step - 1):
+        for step, items in self.replay(self.position.step - 1):
             if step > target.step:
                 break
-            if is_first and 0 < self.place.step < step:
-                yield self._gap(Place.behind(step - 1))
+            if is_first and 0 < self.position.step < step:
+                yield self._gap(EventId.end_of(step - 1))
             is_first = False
             yield from self._of_step(items)
         if is_first:
             yield self._gap(target)
-        self.place = max(self.place, target)
+        self.position = max(self.position, target)
 
     def _of_step(self, items: Sequence[Item]) -> Iterator[str]:
-        left = (item for item in items if item.place > self.place)
+        left = (item for item in items if item.id > self.position)
         while part := list(islice(left, AT_ONCE)):
             if text := self._text(part):
                 yield text
 
     def _text(self, items: Sequence[Item]) -> str:
         if items:
-            self.place = items[-1].place
-        return "".join(map(said, (item for item in items if self._wants(item))))
+            self.position = items[-1].id
+        return "".join(map(event_text, (item for item in items if self._wants(item))))
 
     def _wants(self, item: Item) -> bool:
         return self.wanted is None or self.wanted.fullmatch(item.name) is not None
 
-    def _gap(self, target: Place) -> str:
-        """Tells that events may be missing, and where it goes on."""
-        text = json.dumps({"after": str(self.place), "goes_on_after": str(target)})
-        self.place = target
-        return said(Item(target, "gap", text))
+    def _gap(self, target: EventId) -> str:
+        """Tell the client that events may be missing, and where the stream continues."""
+        text = json.dumps({"after": str(self.position), "goes_on_after": str(target)})
+        self.position = target
+        return event_text(Item(target, "gap", text))
 
 
-def said(item: Item) -> str:
-    """`id: 12-0`, `event: pgcdc:orders`, `data: {...}`: each is a line."""
-    return f"id: {item.place}\nevent: {_line(item.name)}\ndata: {_line(item.text)}\n\n"
+async def _from_thread(texts: Iterator[str]) -> AsyncIterator[str]:
+    """Iterate in a worker thread: the step log is read from disk."""
+    while (text := await asyncio.to_thread(next, texts, None)) is not None:
+        yield text
+
+
+def event_text(item: Item) -> str:
+    """Return `id: 12-0`, `event: pgcdc:orders`, `data: {...}`, each on a line."""
+    return f"id: {item.id}\nevent: {_line(item.name)}\ndata: {_line(item.text)}\n\n"
 
 
 def _line(text: str) -> str:
@@ -94,7 +101,7 @@ def _line(text: str) -> str:
 
 
 def pattern(channels: str) -> re.Pattern[str]:
-    """`pgcdc:orders*, hooks`: `*` stands for any text, `?` for one character."""
+    """Compile `pgcdc:orders*, hooks`: `*` stands for any text, `?` for one character."""
     signs = {"*": ".*", "?": "."}
     parts = [part.strip() for part in channels.split(",") if part.strip()]
     every = ("".join(signs.get(sign) or re.escape(sign) for sign in part) for part in parts)

@@ -1,17 +1,23 @@
-"""A server that takes events by HTTP POST: answered when they are on record."""
+"""A server that takes events by HTTP POST and answers when they are in the insert log."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
 from tidegate.catalog.bus import BUS
 from tidegate.connectors.contract import Capture, CaptureContext, Intake
-from tidegate.connectors.http import Exchange, HttpServer, Refusal
-from tidegate.connectors.webhook.requests import ids, payloads
+from tidegate.connectors.http import cors_headers
+from tidegate.connectors.webhook.requests import check_origin, ids, payloads, preflight
+from tidegate.core.http_messages import HttpRequest, json_response
+from tidegate.core.http_server import HttpServer
 from tidegate.errors import make
 from tidegate.formats.events import Event, rows_of
 
@@ -19,13 +25,16 @@ if TYPE_CHECKING:
     from tidegate.connectors.webhook.source import WebhookSource
 
 CHECK_SECONDS = 1.0
+SHORT_BODY = 1 << 16
+"""Shorter bodies are parsed in the event loop: handing them to a thread would cost more."""
+
 RECENT = 1000
-"""So many ids of each source are remembered, as short digests: they are on record with all events that follow."""
+"""The number of ids remembered per source, as short digests: they are part of the source's position."""
 
 
 @dataclass
 class _Posted:
-    """Events of one request on their way to the record."""
+    """Events of one request on their way to the insert log."""
 
     relation: str
     events: list[Event]
@@ -36,8 +45,8 @@ class _Posted:
 
 
 class WebhookCapture(Capture):
-    """Serves from the first `catch_up` or `follow` until the intake is stopped. Requests that come while others are
-    being put on record go together, so that many at once cost little more than one."""
+    """Serves from the first `catch_up` or `follow` until the intake is stopped. Requests that arrive while others are
+    being written are written together, so that many at once cost little more than one."""
 
     def __init__(self, sources: Sequence[WebhookSource], context: CaptureContext) -> None:
         self._context = context
@@ -50,22 +59,24 @@ class WebhookCapture(Capture):
         self._waiting: list[_Posted] = []
         self._failure: Exception | None = None
         self._guard, self._turn = threading.Lock(), threading.Lock()
+        self._writing = asyncio.Lock()
         self._counts = {"requests": 0, "events": 0, "duplicates": 0, "refused": 0}
 
     @property
     def port(self) -> int | None:
-        """The port it listens on, None while it does not."""
+        """The port it listens on, None while it is closed."""
         return None if self._server is None else self._server.port
 
     def catch_up(self, intake: Intake) -> None:
-        """Nothing waits elsewhere: senders send again what was not taken. From now on it is."""
+        """Start to serve. There is no backlog: senders repeat what was not taken."""
         with self._turn:
             self._check()
             if intake is not self._intake:
                 self._intake = intake
-                self._recent = {name: dict.fromkeys(found) for name, found in _recent(intake.position).items()}
+                self._recent = {name: dict.fromkeys(digests) for name, digests in _recent(intake.position).items()}
             if self._server is None:
                 options = next(iter(self._sources.values())).options
+                self._writing = asyncio.Lock()
                 self._server = HttpServer(options.host, options.port, self._respond)
 
     def follow(self, intake: Intake) -> None:
@@ -90,65 +101,78 @@ class WebhookCapture(Capture):
             return {f"webhook_{name}_total": float(count) for name, count in self._counts.items()}
 
     def _check(self) -> None:
-        """Raises what kept events off the record: their senders know of it, the user should as well."""
+        """Raise the failure of a write: the senders were answered with it, the user should see it as well."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
-    def _respond(self, exchange: Exchange) -> None:
-        if exchange.route == "/health":
-            exchange.only("GET", "HEAD")
-            exchange.answer_json(200, {"status": "ok"})
-            return
-        source = self._sources.get(exchange.route)
+    async def _respond(self, request: HttpRequest) -> Response:
+        if request.route == "/health":
+            request.require_method("GET", "HEAD")
+            return json_response(200, {"status": "ok"})
+        source = self._sources.get(request.route)
         if source is None:
-            raise Refusal(404, f"nothing is taken at {exchange.route}")
+            raise HTTPException(404, f"nothing is taken at {request.route}")
+        if request.method == "OPTIONS" and source.options.cors is not None:
+            return preflight(source.options)
+        cors = cors_headers(source.options.cors)
         try:
-            posted = self._posted(source, exchange)
-            self._record(posted)
-        except Refusal:
+            posted = await self._posted(source, request)
+            await self._record(posted)
+        except HTTPException as refusal:
             self._count(requests=1, refused=1)
+            refusal.headers = {**(refusal.headers or {}), **cors}
             raise
         again = len(posted.events) - posted.taken
         self._count(requests=1, events=posted.taken, duplicates=again)
-        exchange.answer_json(200, {"taken": posted.taken, "duplicates": again})
+        return json_response(200, {"taken": posted.taken, "duplicates": again}, cors)
 
-    def _posted(self, source: WebhookSource, exchange: Exchange) -> _Posted:
-        found = payloads(exchange, source.options)
-        named, keyed = ids(exchange, len(found))
+    async def _posted(self, source: WebhookSource, request: HttpRequest) -> _Posted:
+        request.require_method("POST")
+        check_origin(request, source.options)
+        body = await request.read_body(source.options.max_body)
+        if len(body) < SHORT_BODY:
+            objects = payloads(request, body, source.options)
+        else:
+            objects = await asyncio.to_thread(payloads, request, body, source.options)
+        event_ids, keyed = ids(request, len(objects))
         now, relation = self._context.now(), source.spec.relation
         events = [
             Event(id, source.options.channel, "INSERT", payload, relation, now)
-            for id, payload in zip(named, found, strict=True)
+            for id, payload in zip(event_ids, objects, strict=True)
         ]
         return _Posted(relation, events, keyed)
 
-    def _record(self, posted: _Posted) -> None:
-        """Returns when the events of a request are on record, with those of others that wait or alone."""
-        with self._guard:
-            self._waiting.append(posted)
-        with self._turn:
+    async def _record(self, posted: _Posted) -> None:
+        """Return when the events of a request are in the insert log, written alone or with others that wait."""
+        self._waiting.append(posted)
+        async with self._writing:
             if not posted.done:
-                with self._guard:
-                    together, self._waiting = self._waiting, []
-                self._append(together)
+                together, self._waiting = self._waiting, []
+                await asyncio.to_thread(self._append, together)
         if not posted.recorded:
-            raise Refusal(503, "the events are not on record: send them again", {"Retry-After": "1"})
+            raise HTTPException(503, "the events are not on record: send them again", {"Retry-After": "1"})
 
     def _append(self, together: Sequence[_Posted]) -> None:
-        recent = {name: dict(found) for name, found in self._recent.items()}
-        new = [event for posted in together for event in _unseen(posted, recent)]
-        try:
-            is_open = self._intake is not None and not self._intake.stopped.is_set()
-            if self._intake is not None and is_open and new:
-                position = {"recent": {name: list(found) for name, found in recent.items()}}
-                self._intake.append([(BUS, rows_of(new), 1)], position)
-            if is_open:
-                self._recent = recent
-        except Exception as failure:
-            is_open, self._failure = False, failure
+        with self._turn:
+            recorded = self._write(together)
         for posted in together:
-            posted.done, posted.recorded = True, is_open
+            posted.done, posted.recorded = True, recorded
+
+    def _write(self, together: Sequence[_Posted]) -> bool:
+        recent = {name: dict(digests) for name, digests in self._recent.items()}
+        new = [event for posted in together for event in _unseen(posted, recent)]
+        if self._intake is None or self._intake.stopped.is_set():
+            return False
+        try:
+            if new:
+                position = {"recent": {name: list(digests) for name, digests in recent.items()}}
+                self._intake.append([(BUS, rows_of(new), 1)], position)
+        except Exception as failure:
+            self._failure = failure
+            return False
+        self._recent = recent
+        return True
 
     def _count(self, **more: int) -> None:
         with self._guard:
@@ -157,7 +181,7 @@ class WebhookCapture(Capture):
 
 
 def _unseen(posted: _Posted, recent: dict[str, dict[str, None]]) -> list[Event]:
-    """The events of a request that were not taken yet; their ids are recent from now on."""
+    """Return the events of a request that were not taken yet, and remember their ids."""
     seen = recent.setdefault(posted.relation, {})
     new = [event for event in posted.events if not (posted.keyed and digest(event.id) in seen)]
     posted.taken = len(new)
@@ -173,8 +197,8 @@ def digest(id: str) -> str:
 
 
 def _recent(position: Any) -> Mapping[str, list[str]]:
-    found: Mapping[str, list[str]] = (position or {}).get("recent", {})
-    return found
+    recent: Mapping[str, list[str]] = (position or {}).get("recent", {})
+    return recent
 
 
 def _same_path(sources: Sequence[WebhookSource]) -> Exception:

@@ -1,14 +1,19 @@
-"""What a posted request says: events, or why it is refused."""
+"""Read a posted request: its events, or the reason why it is rejected."""
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from typing import NoReturn
 
-from tidegate.connectors.http import Exchange, Refusal
-from tidegate.connectors.webhook.options import TakeOptions
-from tidegate.connectors.webhook.signing import signed
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from tidegate.connectors.http import cors_headers
+from tidegate.connectors.webhook.options import ReceiveOptions
+from tidegate.connectors.webhook.signing import TIMESTAMP, is_signed
+from tidegate.core.http_messages import HttpRequest
 
 KEYS = ("Idempotency-Key", "X-Tidegate-Id")
 _BLANK = " \t\n\r"
@@ -21,68 +26,99 @@ def _no_constant(text: str) -> NoReturn:
 _JSON = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def payloads(exchange: Exchange, options: TakeOptions) -> list[str]:
-    """The events of a request, each as the JSON that was sent."""
-    exchange.only("POST")
-    body = exchange.body(options.max_body)
-    if options.secret is not None and not signed(options.secret, body, exchange.headers.get(options.signature)):
-        raise Refusal(401, f"the header {options.signature} does not have the signature of this body")
+def check_origin(request: HttpRequest, options: ReceiveOptions) -> None:
+    """Reject what a page in somebody's browser posts, unless `cors` allows its origin or the body must be signed.
+
+    Browsers name the page's origin in every POST, and any page may post to this machine without asking first.
+    """
+    origin = request.headers.get("Origin")
+    if origin is not None and options.secret is None and options.cors not in ("*", origin):
+        raise HTTPException(403, f"pages of {origin[:80]} may not post here")
+
+
+def preflight(options: ReceiveOptions) -> Response:
+    """Answer a browser that asks whether a page may post."""
+    allowed = ", ".join(("Content-Type", *KEYS, options.signature, TIMESTAMP))
+    headers = {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": allowed}
+    return Response("", 200, {**headers, "Access-Control-Max-Age": "86400", **cors_headers(options.cors)})
+
+
+def payloads(request: HttpRequest, body: bytes, options: ReceiveOptions) -> list[str]:
+    """Return the events of a request, each as the JSON that was sent."""
+    if options.secret is not None:
+        _verify(request, body, options.secret, options)
     try:
         return objects(body.decode())
     except UnicodeDecodeError:
-        raise Refusal(400, "the body is not UTF-8") from None
+        raise HTTPException(400, "the body is not UTF-8") from None
     except (ValueError, RecursionError) as failure:
         reason = "it is nested too deeply" if isinstance(failure, RecursionError) else str(failure)
-        raise Refusal(400, f"the body is not a JSON object or an array of objects: {reason}") from None
+        raise HTTPException(400, f"the body is not a JSON object or an array of objects: {reason}") from None
+
+
+def _verify(request: HttpRequest, body: bytes, secret: str, options: ReceiveOptions) -> None:
+    """Check the signature, and the age of the timestamp if the signature covers one."""
+    timestamp = request.headers.get(TIMESTAMP)
+    if not is_signed(secret, body, request.headers.get(options.signature), timestamp):
+        raise HTTPException(401, f"the header {options.signature} does not have the signature of this body")
+    if timestamp is None:
+        if options.needs_timestamp:
+            raise HTTPException(401, f"the header {TIMESTAMP} is missing")
+    elif not _is_recent(timestamp, options.max_age):
+        raise HTTPException(401, f"the header {TIMESTAMP} is not within {options.max_age:g} seconds of now")
+
+
+def _is_recent(timestamp: str, seconds: float) -> bool:
+    return timestamp.isdecimal() and len(timestamp) < 20 and abs(time.time() - int(timestamp)) <= seconds
 
 
 def objects(text: str) -> list[str]:
-    """A JSON object, or each object of an array, as it stands in the text.
+    """Return a JSON object, or each object of an array, as it is written in the text.
 
     `[{"a": 1.50}, {}]` gives `{"a": 1.50}` and `{}`.
     """
-    place = _skipped(text, 0)
-    if not text.startswith("[", place):
-        found, end = _object(text, place)
-        _ended(text, end)
-        return [found]
+    at = _skip_blanks(text, 0)
+    if not text.startswith("[", at):
+        object, end = _object(text, at)
+        _check_end(text, end)
+        return [object]
     every = []
-    place = _skipped(text, place + 1)
-    while not text.startswith("]", place):
-        found, end = _object(text, place)
-        every.append(found)
-        place = _skipped(text, end)
-        if text.startswith(",", place):
-            place = _skipped(text, place + 1)
-            if text.startswith("]", place):
+    at = _skip_blanks(text, at + 1)
+    while not text.startswith("]", at):
+        object, end = _object(text, at)
+        every.append(object)
+        at = _skip_blanks(text, end)
+        if text.startswith(",", at):
+            at = _skip_blanks(text, at + 1)
+            if text.startswith("]", at):
                 raise ValueError("a comma without an object behind it")
-        elif not text.startswith("]", place):
-            raise ValueError(f"neither , nor ] at character {place}")
-    _ended(text, place + 1)
+        elif not text.startswith("]", at):
+            raise ValueError(f"neither , nor ] at character {at}")
+    _check_end(text, at + 1)
     return every
 
 
-def _object(text: str, place: int) -> tuple[str, int]:
-    value, end = _JSON.raw_decode(text, place)
+def _object(text: str, at: int) -> tuple[str, int]:
+    value, end = _JSON.raw_decode(text, at)
     if not isinstance(value, dict):
-        raise ValueError(f"there is no object at character {place}")
-    return text[place:end], end
+        raise ValueError(f"there is no object at character {at}")
+    return text[at:end], end
 
 
-def _ended(text: str, place: int) -> None:
-    if text[place:].strip(_BLANK):
-        raise ValueError(f"something follows at character {place}")
+def _check_end(text: str, at: int) -> None:
+    if text[at:].strip(_BLANK):
+        raise ValueError(f"something follows at character {at}")
 
 
-def _skipped(text: str, place: int) -> int:
-    while place < len(text) and text[place] in _BLANK:
-        place += 1
-    return place
+def _skip_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
 
 
-def ids(exchange: Exchange, count: int) -> tuple[list[str], bool]:
-    """An id for each event of a request, and whether the sender gave it: `key`, or `key#0`, `key#1` ...."""
-    key = next((found for name in KEYS if (found := exchange.headers.get(name))), None)
+def ids(request: HttpRequest, count: int) -> tuple[list[str], bool]:
+    """Return an id for each event of a request, and whether the sender gave it: `key`, or `key#0`, `key#1` ...."""
+    key = next((value for name in KEYS if (value := request.headers.get(name))), None)
     if key is None:
         return [str(uuid.uuid4()) for _ in range(count)], False
     return [key] if count == 1 else [f"{key}#{number}" for number in range(count)], True

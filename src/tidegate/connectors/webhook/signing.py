@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-
-def signature(secret: str, body: bytes) -> str:
-    """`sha256=<hex>`, as GitHub's webhooks have it too."""
-    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+SIGNATURE = "X-Tidegate-Signature"
+TIMESTAMP = "X-Tidegate-Timestamp"
 
 
-def signed(secret: str, body: bytes, said: str | None) -> bool:
-    return said is not None and hmac.compare_digest(signature(secret, body).encode(), said.strip().encode("utf-8"))
+def signature(secret: str, body: bytes, timestamp: str | None = None) -> str:
+    """Return `sha256=<hex>`, as GitHub's webhooks have it too: of the body, or of `timestamp.body`."""
+    content = body if timestamp is None else timestamp.encode() + b"." + body
+    return "sha256=" + hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
+
+
+def is_signed(secret: str, body: bytes, sent: str | None, timestamp: str | None = None) -> bool:
+    return sent is not None and hmac.compare_digest(signature(secret, body, timestamp).encode(), sent.strip().encode())

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tidegate.connectors.contract import Interrupted, RetryAfter, Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.webhook.letters import DeadLetters, Progress
+from tidegate.connectors.webhook.dead_letters import DeadLetters, Progress
 from tidegate.connectors.webhook.messages import arrays, messages
-from tidegate.connectors.webhook.options import SIGNATURE, PostOptions, post_options
+from tidegate.connectors.webhook.options import PostOptions, post_options
 from tidegate.connectors.webhook.posting import Outcome, Poster, pause_after
-from tidegate.connectors.webhook.signing import signature
+from tidegate.connectors.webhook.signing import SIGNATURE, TIMESTAMP, signature
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag
 
@@ -124,10 +124,13 @@ class WebhookSink(Sink):
         raise DeliveryError(outcome.error, pause)
 
     def _headers(self, body: bytes, step: int, id: str) -> dict[str, str]:
-        found = {"X-Tidegate-Step": str(step), "X-Tidegate-Id": id}
+        headers = {"X-Tidegate-Step": str(step), "X-Tidegate-Id": id}
+        timestamp = str(int(time.time())) if self.options.timestamp else None
+        if timestamp is not None:
+            headers[TIMESTAMP] = timestamp
         if self.options.secret is not None:
-            found[SIGNATURE] = signature(self.options.secret, body)
-        return found
+            headers[SIGNATURE] = signature(self.options.secret, body, timestamp)
+        return headers
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`FROM WEBHOOK`: what others post becomes events of the bus."""
+"""`FROM WEBHOOK`: requests that others post become events of the bus."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, SourceSpec
 from tidegate.connectors.webhook.capture import WebhookCapture
-from tidegate.connectors.webhook.options import TakeOptions, take_options
+from tidegate.connectors.webhook.options import ReceiveOptions, receive_options
 from tidegate.core.options import Bag
 from tidegate.errors import make
 
 
 @dataclass(frozen=True)
 class WebhookSource(CapturedSource):
-    """Sources on the same port share a server, each with a path of its own."""
+    """Sources on the same port share a server; each has its own path."""
 
-    options: TakeOptions
+    options: ReceiveOptions
 
     @classmethod
     def build(cls, spec: SourceSpec, bag: Bag) -> WebhookSource:
@@ -27,7 +27,7 @@ class WebhookSource(CapturedSource):
                 hint=f"write CREATE SOURCE {spec.relation} FROM WEBHOOK (...), and SELECT payload.field from the bus",
                 span=bag.span,
             )
-        return cls(spec, take_options(spec, bag))
+        return cls(spec, receive_options(spec, bag))
 
     @property
     def session(self) -> str:
