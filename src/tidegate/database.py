@@ -172,7 +172,7 @@ class Database:
         if self._runtime.launch(once=True):
             pipeline = self._runtime.spark.pipeline
             pipeline.idle()
-            pipeline.end()
+            pipeline.clock.end()
             pipeline.idle()
         self.stop()
         return self._report(before)
@@ -237,13 +237,13 @@ class Database:
         """Move the virtual clock; the next step sees it."""
         if not self._virtual:
             raise errors.make("INVALID_OPTION", message="the clock is the wall clock", hint="connect(clock='virtual')")
-        pipeline = self._runtime.spark.pipeline
-        pipeline.set_time(pipeline.clock_us() + round(by.total_seconds() * 1_000_000))
+        clock = self._runtime.spark.pipeline.clock
+        clock.set_time(clock.next_us() + round(by.total_seconds() * 1_000_000))
 
     def end_inputs(self) -> None:
         """End all inputs: every watermark goes to infinity."""
         self._runtime.check_writable()
-        self._runtime.spark.pipeline.end()
+        self._runtime.spark.pipeline.clock.end()
 
     def close(self) -> None:
         """Stop, and release the folder. The Spark session stays, unless it was made for this database alone."""

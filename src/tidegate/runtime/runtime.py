@@ -99,7 +99,7 @@ class Runtime:
 
     def now_us(self) -> int:
         """Processing time in microseconds since 1970."""
-        return time.time_ns() // 1000 if self.spark.wall else self.spark.pipeline.clock_us()
+        return time.time_ns() // 1000 if self.spark.wall else self.spark.pipeline.clock.next_us()
 
     def check_writable(self) -> None:
         """Raise if the database is closed or was opened for reading only."""
@@ -203,7 +203,7 @@ class Runtime:
     def _return_results(self) -> None:
         """Results of views over the event bus return to it."""
         if self.event_results.apply(self.definitions.returning_views()):
-            self.spark.pipeline.release_own()
+            self.spark.pipeline.clock.release_own()
 
     def _maintain_logs(self) -> None:
         """Write snapshots where reading would fold too many changes, and drop steps beyond the retention."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.core.schema import Column, Schema
 from tidegate.core.types import name_from_json
 from tidegate.errors import Error, did_you_mean, make
+from tidegate.spark.compat import AnalysisSession, fields_of
 from tidegate.spark.conditions import error_of, quiet
 from tidegate.spark.types import json_type
 
@@ -43,17 +43,14 @@ class SparkAnalyzer:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._jvm: Any = spark._jvm
-        self._session: Any = spark._jsparkSession.newSession()
-        for key, value in SETTINGS.items():
-            self._session.conf().set(key, value)
+        self._session = AnalysisSession(spark, SETTINGS)
         self._frames: dict[Schema, Any] = {}
         self._registered: dict[str, Schema] = {}
         self._answers: dict[object, Schema | Error] = {}
 
     def columns(self, schema: Schema, exprs: Sequence[str]) -> Schema:
         key = ("columns", schema, tuple(exprs))
-        return self._remembered(key, lambda: self._frame(schema).selectExpr(self._sequence(exprs)))
+        return self._remembered(key, lambda: self._session.select(self._frame(schema), exprs))
 
     def query(self, sql: str, relations: Mapping[str, Schema]) -> Schema:
         key = ("query", sql, tuple(sorted(relations.items())))
@@ -90,18 +87,13 @@ class SparkAnalyzer:
                 {"name": column.name, "type": json_type(column.type), "nullable": column.nullable, "metadata": {}}
                 for column in schema
             ]
-            struct = json.dumps({"type": "struct", "fields": fields})
-            parsed = self._jvm.org.apache.spark.sql.types.DataType.fromJson(struct)
-            self._frames[schema] = self._session.createDataFrame(self._jvm.java.util.ArrayList(), parsed)
+            self._frames[schema] = self._session.empty_frame(fields)
         return self._frames[schema]
 
     def _register(self, name: str, schema: Schema) -> None:
         if self._registered.get(name) != schema:
             self._frame(schema).createOrReplaceTempView(name)
             self._registered[name] = schema
-
-    def _sequence(self, items: Sequence[str]) -> Any:
-        return self._jvm.PythonUtils.toSeq(list(items))
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -124,11 +116,8 @@ class SparkAnalyzer:
 
     @cached_property
     def _functions(self) -> tuple[str, ...]:
-        listed = self._session.sessionState().functionRegistry().listFunction().mkString("\n")
-        found = (name.split(".")[-1] for name in str(listed).splitlines())
-        return tuple(sorted({name for name in found if name.isidentifier()}))
+        return self._session.function_names()
 
 
 def _schema(frame: Any) -> Schema:
-    fields = json.loads(frame.schema().json())["fields"]
-    return tuple(Column(field["name"], name_from_json(field["type"]), field["nullable"]) for field in fields)
+    return tuple(Column(field["name"], name_from_json(field["type"]), field["nullable"]) for field in fields_of(frame))

@@ -9,36 +9,28 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
-
 from tidegate.kernels.api import Clock
-
-NOTHING = "-"
+from tidegate.spark import compat
 
 
 @dataclass(frozen=True)
 class ClockSource:
-    """Where a generation's clocks are: the folder of its write-ahead log, the step before its first, the clock that it
-    began with (JSON), and whether time is the wall's."""
+    """Where a generation's clocks are: its checkpoint, the step before its first, the clock that it began with (JSON),
+    and whether time is the wall's. `folder_id` tells data folders apart that are made at the same path one after the
+    other: workers outlive them, and cache clocks by this."""
 
-    offsets: str
+    folder_id: str
+    checkpoint: str
     base_step: int
     start: str
     wall: bool
 
     def now(self) -> Clock:
         """The clock of the step that this task belongs to."""
-        return self.at(batch())
+        return self.at(compat.batch_of_task())
 
     def at(self, batch: int) -> Clock:
         return _clock(self, batch)
-
-
-def batch() -> int:
-    """The micro-batch that this task belongs to."""
-    context = TaskContext.get()
-    assert context is not None
-    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
 @lru_cache(maxsize=8)
@@ -59,9 +51,9 @@ def _offset(source: ClockSource, batch: int) -> dict[str, Any]:
     start: dict[str, Any] = json.loads(source.start)
     if batch < 0:
         return start
-    _, metadata, feed, *_ = (Path(source.offsets) / str(batch)).read_text().splitlines()
-    found: dict[str, Any] = start if feed == NOTHING else json.loads(feed)
+    planned = compat.read_planned_batch(Path(source.checkpoint), batch)
+    feed = planned.offsets[0]
+    offset: dict[str, Any] = start if feed == compat.NO_OFFSET else json.loads(feed)
     if not source.wall:
-        return found
-    planned = int(json.loads(metadata)["batchTimestampMs"]) * 1000
-    return {**found, "time": max(found["time"], planned)}
+        return offset
+    return {**offset, "time": max(offset["time"], planned.planned_ms * 1000)}

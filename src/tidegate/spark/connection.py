@@ -79,6 +79,6 @@ class SparkConnection:
         from tidegate.spark.pipeline import Pipeline
 
         made = Pipeline(self.session, self._folder, self._log, self._inserts, self._on_step, self.wall)
-        if not self.wall and made.clock_us() == 0:
-            made.set_time(VIRTUAL_EPOCH_US)
+        if not self.wall and made.clock.next_us() == 0:
+            made.clock.set_time(VIRTUAL_EPOCH_US)
         return made

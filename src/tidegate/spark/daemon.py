@@ -5,7 +5,6 @@ After every task a worker collects garbage, all of it, which was two thirds of w
 So what was imported is frozen first, and they collect what is young; the rest is collected when Python thinks it is
 time."""
 
-import gc
 import os
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
@@ -19,18 +18,8 @@ import pyspark.worker
 import tidegate.spark.feed
 import tidegate.spark.level
 import tidegate.spark.lowering  # noqa: F401
-
-
-class Young:
-    """Stands in for the module `gc` where PySpark's daemon calls it."""
-
-    @staticmethod
-    def collect() -> int:
-        return gc.collect(1)
-
+from tidegate.spark.compat import use_young_collector
 
 if __name__ == "__main__":
-    gc.collect()
-    gc.freeze()
-    vars(pyspark.daemon)["gc"] = Young
+    use_young_collector()
     pyspark.daemon.manager()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.spark.blocks import Block
-from tidegate.spark.clock import batch
+from tidegate.spark.compat import batch_of_task
 
 LARGE = 256 * 1024
 BY_FILE = "@"
@@ -26,7 +26,7 @@ class Exchange:
         """The block itself if it is small."""
         if len(block.payload) < LARGE:
             return block
-        folder = Path(self.folder, str(batch()))
+        folder = Path(self.folder, str(batch_of_task()))
         folder.mkdir(parents=True, exist_ok=True)
         name = written(block.payload, folder)
         return block._replace(tag=BY_FILE + block.tag, payload=f"{folder.name}/{name}".encode())

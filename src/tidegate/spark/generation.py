@@ -22,7 +22,7 @@ from tidegate.connectors.contract import SourceSpec, StreamSource
 from tidegate.core.files import write_atomically
 from tidegate.core.records import Codec
 from tidegate.core.schema import Schema
-from tidegate.spark import blocks
+from tidegate.spark import blocks, compat
 from tidegate.spark.lowering import Consumer, Replays, consumers
 from tidegate.spark.processor import STATE
 
@@ -310,11 +310,11 @@ class Generations:
 
     def committed(self, number: int) -> int | None:
         """The last batch that Spark has committed, None if there is none."""
-        return _largest(self.checkpoint(number) / "commits")
+        return compat.last_committed_batch(self.checkpoint(number))
 
     def planned(self, number: int) -> int | None:
         """The last batch whose offsets are in Spark's write-ahead log."""
-        return _largest(self.checkpoint(number) / "offsets")
+        return compat.last_planned_batch(self.checkpoint(number))
 
     def sweep(self, number: int) -> None:
         """Removes what a generation that was killed before its first batch was planned has left behind: Spark does not
@@ -324,8 +324,7 @@ class Generations:
 
     def offsets(self, number: int, batch: int) -> list[str]:
         """The offset of every source after a batch, as Spark wrote it: first the feed, then the connectors."""
-        lines = (self.checkpoint(number) / "offsets" / str(batch)).read_text().splitlines()
-        return lines[2:]
+        return list(compat.read_planned_batch(self.checkpoint(number), batch).offsets)
 
     def next_number(self) -> int:
         """A number no generation has used, finished or not."""
@@ -335,14 +334,8 @@ class Generations:
         """Writes the state of some ops of a generation as files of blocks the next one restores from."""
         target = self.home(number) / "state"
         shutil.rmtree(target, ignore_errors=True)
-        _ = spark.streams  # In a process that ran no query yet, the reader of state misses what this sets up.
         for level in range(old.circuit.depth):
-            stored = (
-                spark.read.format("statestore")
-                .option("operatorId", level)
-                .option("stateVarName", STATE)
-                .load(str(self.checkpoint(old.number)))
-            )
+            stored = compat.read_map_state(spark, self.checkpoint(old.number), level, STATE)
             payload = "concat(cast(user_map_key.name AS binary), X'00', user_map_value.blob) AS payload"
             chosen = stored.where(F.col("key.op").isin(*ops)).selectExpr(
                 "key.op AS op", "key.bucket AS bucket", f"'{blocks.RESTORE}' AS tag", payload
@@ -354,9 +347,3 @@ class Generations:
 def feed_offset(line: str) -> dict[str, Any]:
     offset: dict[str, Any] = json.loads(line)
     return offset
-
-
-def _largest(folder: Path) -> int | None:
-    if not folder.exists():
-        return None
-    return max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=None)

@@ -18,7 +18,8 @@ from tidegate.kernels.api import Clock, Delta
 from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
-from tidegate.spark.clock import ClockSource, batch
+from tidegate.spark.clock import ClockSource
+from tidegate.spark.compat import batch_of_task
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.pack import kernel_of, output_block
 from tidegate.spark.refuse import late_block
@@ -149,7 +150,7 @@ class LevelRunner:
         for target in direct:
             chosen = rows.select([pl.col(source).alias(name) for name, source in target.columns] + [pl.col(WEIGHT)])
             # In a generation's first step an output may also take its old content back, which only the driver knows.
-            yield output_block(target.address, chosen, self.spill, target.key if batch() else None)
+            yield output_block(target.address, chosen, self.spill, target.key if batch_of_task() else None)
         if raw is not None:
             yield self.exchange.sent(Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT]))))
 

@@ -20,6 +20,7 @@ from tidegate.core.types import nullable_schema
 from tidegate.kernels.api import Clock
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
+from tidegate.spark.compat import NO_OFFSET
 from tidegate.spark.exchange import Exchange, written
 from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
@@ -29,7 +30,6 @@ from tidegate.storage.step_log import StepLog, StepRecord
 
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
-NO_OFFSET = "-"
 FEW_LATE = 1_000
 LOGGED = [pa.field(OP, pa.string()), pa.field(WEIGHT, pa.int64())]
 

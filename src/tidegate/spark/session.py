@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import errors
+from tidegate.spark import compat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGE = "org.apache.spark.sql.execution.streaming"
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "25000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.streaming.stateStore.providerClass": f"{PACKAGE}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.providerClass": compat.ROCKSDB_PROVIDER,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": f"{PACKAGE}.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": compat.FILE_SYSTEM_CHECKPOINTS,
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.adaptive.enabled": "false",
@@ -55,10 +55,9 @@ STATIC = {
 def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> SparkSession:
     """A new Spark application, or the one that runs in this process already."""
     check_java()
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is not None:
+    if compat.has_active_context():
         return session_of(SparkSession.builder.getOrCreate(), config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")

@@ -1,0 +1,35 @@
+"""Why a query ended, for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate import errors
+from tidegate.connectors.contract import Remote, StreamSource
+
+
+def is_away(text: str, sources: Iterable[StreamSource]) -> bool:
+    """True if the query failed because the other end of a source is unreachable for now."""
+    return any(each.is_connection_failure(text) for each in sources if isinstance(each, Remote))
+
+
+def all_reachable(sources: Iterable[StreamSource]) -> bool:
+    """True if the other end of every source can be reached."""
+    return all(each.reachable() for each in sources if isinstance(each, Remote))
+
+
+def failure_error(text: str, sources: Iterable[StreamSource], log: Path) -> errors.Error:
+    """The error for a query that failed with this text: the source's own if one knows it."""
+    for source in sources:
+        known = source.failure(text)
+        if known is not None:
+            return known
+    return errors.make("PIPELINE_FAILED", reason=_reason(text), log=str(log))
+
+
+def _reason(text: str) -> str:
+    """The last line of a Python traceback in Spark's text, or its first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if "Error:" in line or "Exception:" in line]
+    return (raised[-1] if raised else lines[0])[:500]

@@ -1,0 +1,98 @@
+"""The clock file: processing time, watermarks, and how far the insert log may be read. The feed follows it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tidegate.core.files import write_atomically
+from tidegate.spark.line_keeper import LineKeeper
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_log import StepLog
+
+
+class ProcessingClock:
+    """Moves the clock of a pipeline, durably. `tracker` knows the watermarks while a query runs."""
+
+    def __init__(self, path: Path, inserts: InsertLog, log: StepLog, wall: bool) -> None:
+        self._path, self._inserts, self._log, self._wall = path, inserts, log, wall
+        self.lock = threading.RLock()
+        self.tracker: LineKeeper | None = None
+
+    def tick(self) -> None:
+        """Move the clock: the next micro-batch reaches every op that waits for time."""
+        with self.lock:
+            self._write(self._ticked(self.read()))
+
+    def set_time(self, time_us: int) -> None:
+        """Move the virtual clock. A pipeline that runs step by step sees it with the rows of its next step."""
+        with self.lock:
+            self._apply({**self.read(), "next": time_us})
+
+    def end(self) -> None:
+        """End all inputs: every watermark goes to infinity."""
+        with self.lock:
+            clock = self.read()
+            self._apply({**clock, "ended": True, "next": clock.get("next", clock["time"])})
+
+    def _apply(self, clock: dict[str, Any]) -> None:
+        """Let a change of the clock take effect at once, or with the rows of the next release."""
+        self._write(self._ticked(clock) if clock.get("released") is None else clock)
+
+    def _ticked(self, clock: dict[str, Any]) -> dict[str, Any]:
+        lines = clock.get("lines", {})
+        with self._inserts.lock:
+            now = time.time_ns() // 1000 if self._wall else clock.get("next", clock["time"])
+            unread = self._unread()
+        if self.tracker is not None:
+            if clock.get("ended") and not self.tracker.frontiers.ending:
+                self.tracker.end()
+            lines = self.tracker.move(lines, now, unread)
+        kept = {name: value for name, value in clock.items() if name != "next"}
+        return {**kept, "tick": clock["tick"] + 1, "time": now, "lines": lines}
+
+    def _unread(self) -> bool:
+        """True if an entry exists that no step has read. Events are stamped under the same lock as this is asked, so no
+        later event is behind the moment of asking."""
+        return self._inserts.head() > self._log.header(self._log.last()).entry
+
+    def publish(self) -> None:
+        """Put watermarks that have moved on the clock, which causes the next micro-batch."""
+        assert self.tracker is not None
+        with self.lock:
+            clock = self.read()
+            if {**clock.get("lines", {}), **self.tracker.lines} != clock.get("lines", {}):
+                self.tick()
+
+    def release(self, entries: int | None) -> None:
+        """Let the pipeline read this many entries of the insert log, and the changes of the clock so far; None: all
+        entries as they come."""
+        with self.lock:
+            clock = self.read()
+            if "next" in clock or clock.get("released") != entries:
+                given = {**clock, "released": entries}
+                self._write(self._ticked(given) if "next" in clock else given)
+
+    def release_own(self) -> None:
+        """Release entries that the pipeline itself has appended: they belong to the present step."""
+        with self.lock:
+            if self.read().get("released") is not None:
+                self._write({**self.read(), "released": self._inserts.head()})
+
+    def read(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {"tick": 0, "time": 0, "released": 0}
+        return found
+
+    def next_us(self) -> int:
+        """Processing time of the next step, in microseconds since 1970."""
+        clock = self.read()
+        return int(clock.get("next", clock["time"]))
+
+    def _write(self, clock: dict[str, Any]) -> None:
+        write_atomically(self._path, json.dumps(clock).encode())

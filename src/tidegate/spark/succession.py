@@ -1,0 +1,130 @@
+"""How one generation follows another: what it takes over of positions, state and content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from tidegate.core.schema import Schema
+from tidegate.core.types import arrow_type, nullable_schema
+from tidegate.spark import compat
+from tidegate.spark.generation import (
+    FEED_START,
+    Generation,
+    Generations,
+    Wanted,
+    backfilled,
+    feed_offset,
+    outputs_read,
+)
+from tidegate.spark.processing_clock import ProcessingClock
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.step_log import StepLog
+
+
+class Succession:
+    """Begins generations. `settle` runs a step of a generation that is logged but not committed to its end."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        generations: Generations,
+        log: StepLog,
+        inserts: InsertLog,
+        clock: ProcessingClock,
+        settle: Callable[[Generation], None],
+    ) -> None:
+        self._spark, self._generations, self._log, self._inserts = spark, generations, log, inserts
+        self._clock, self._settle = clock, settle
+
+    def generation_for(self, wanted: Wanted) -> Generation:
+        """The newest generation if it runs this definition; otherwise the next one, begun."""
+        current = self._generations.current()
+        if current is None:
+            return self._begin(self._first(wanted))
+        if current.fingerprint == wanted.fingerprint:
+            return current
+        return self._begin(self._with_content(self._next(current, wanted)))
+
+    def _with_content(self, generation: Generation) -> Generation:
+        """Gives new readers of a table that is only in the log its content, as an entry of the insert log."""
+        wanted, names = backfilled(generation.wanted, generation, lambda table: f"{table}@{generation.number}")
+        if not names:
+            return generation
+        inputs = {item.relation: item.columns for item in wanted.circuit.inputs}
+        content = {each: self._content(each, inputs[names[each]], generation.base_step) for each in names}
+        self._inserts.append([(names[table], rows, 1) for table, rows in content.items()])
+        self._clock.release_own()
+        return replace(generation, wanted=wanted)
+
+    def _content(self, relation: str, columns: Schema, step: int) -> pa.Table:
+        """What a relation contained after a step; parts of its key that nobody sees are not known."""
+        visible = tuple(column for column in columns if not column.name.startswith("__"))
+        rows = self._log.content(relation, nullable_schema(visible), step)
+        for column in columns:
+            if column.name.startswith("__"):
+                rows = rows.append_column(column.name, pa.nulls(rows.num_rows, arrow_type(column.type)))
+        return rows.select([column.name for column in columns])
+
+    def _first(self, wanted: Wanted) -> Generation:
+        return Generation(
+            number=self._generations.next_number(),
+            base_step=self._log.last(),
+            wanted=wanted,
+            start={**FEED_START, "tick": self._clock.read()["tick"]},
+        )
+
+    def _next(self, old: Generation, wanted: Wanted) -> Generation:
+        """The generation after `old`: positions and shared state go along."""
+        self._settle(old)
+        number = self._generations.next_number()
+        kept = {op.id for op in wanted.circuit.ops}
+        batch = self._generations.committed(old.number)
+        if batch is None:
+            return self._inherit(old, wanted, number)
+        carried = kept & {op.id for op in old.circuit.ops}
+        offsets = self._generations.offsets(old.number, batch)
+        self._log.truncate(old.base_step + batch + 1)
+        return Generation(
+            number=number,
+            base_step=old.base_step + batch + 1,
+            wanted=wanted,
+            start={**feed_offset(offsets[0]), "tick": self._clock.read()["tick"]},
+            positions=self._positions(old, wanted, offsets[1:]),
+            carried=frozenset(carried),
+            known_outputs=outputs_read(old.wanted),
+            restore=self._generations.export_state(self._spark, old, carried, number) if carried else (),
+        )
+
+    def _inherit(self, old: Generation, wanted: Wanted, number: int) -> Generation:
+        """`old` never finished a step: the next one begins where it would have begun."""
+        kept = {op.id for op in wanted.circuit.ops}
+        return Generation(
+            number=number,
+            base_step=old.base_step,
+            wanted=wanted,
+            start={**old.start, "tick": self._clock.read()["tick"]},
+            positions=old.positions,
+            carried=old.carried & kept,
+            known_outputs=old.known_outputs,
+            restore=old.restore,
+        )
+
+    def _positions(self, old: Generation, wanted: Wanted, offsets: list[str]) -> dict[str, Any]:
+        found = {}
+        for index, (relation, offset) in enumerate(zip(old.wanted.sources, offsets, strict=True), start=1):
+            source = wanted.sources.get(relation)
+            if source is not None:
+                logs = compat.source_log(self._generations.checkpoint(old.number), index)
+                reached = None if offset == compat.NO_OFFSET else offset
+                found[relation] = source.position(reached, logs, old.positions.get(relation))
+        return found
+
+    def _begin(self, generation: Generation) -> Generation:
+        self._generations.begin(generation)
+        self._clock.tick()
+        return generation
