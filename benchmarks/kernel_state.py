@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import AggregateSpec, Call
+from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import Clock
 from tidegate.kernels.state import CACHE, MemorySegments, Store
@@ -28,12 +28,15 @@ CALL_MS, MEGABYTE_MS = 0.1, 12.0
 """What a call to Spark's state store costs, and what a megabyte through it does."""
 
 PLAIN = (
-    Call("count", (), (), "n", "bigint"),
-    Call("sum", ("v",), ("bigint",), "total", "bigint"),
-    Call("avg", ("v",), ("bigint",), "mean", "double"),
+    AggregateCall("count", (), (), "n", "bigint"),
+    AggregateCall("sum", ("v",), ("bigint",), "total", "bigint"),
+    AggregateCall("avg", ("v",), ("bigint",), "mean", "double"),
 )
-REAL = (Call("count", (), (), "n", "bigint"), Call("sum", ("x",), ("double",), "total", "double"))
-EXTREME = (Call("min", ("v",), ("bigint",), "low", "bigint"), Call("max", ("v",), ("bigint",), "high", "bigint"))
+REAL = (AggregateCall("count", (), (), "n", "bigint"), AggregateCall("sum", ("x",), ("double",), "total", "double"))
+EXTREME = (
+    AggregateCall("min", ("v",), ("bigint",), "low", "bigint"),
+    AggregateCall("max", ("v",), ("bigint",), "high", "bigint"),
+)
 CASES = {"count, sum, avg": PLAIN, "sum of doubles": REAL, "min, max": EXTREME}
 
 
@@ -49,7 +52,7 @@ def rows(keys: np.ndarray, spec: AggregateSpec, random: np.random.Generator) -> 
     return frame.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT), *(map(pl.Series, names, hashes)))
 
 
-def measure(calls: tuple[Call, ...], groups: int) -> tuple[list[float], list[float], float]:
+def measure(calls: tuple[AggregateCall, ...], groups: int) -> tuple[list[float], list[float], float]:
     """Milliseconds of each step, what its traffic would cost in Spark's store, and the first step without a cache."""
     spec = AggregateSpec(("k",), calls, append_only=False, scalar=False)
     kernel, segments, random = make(spec), MemorySegments(), np.random.default_rng(7)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.kernels.bench import Bench, play, steps
 from tests.model.reference import Change
 from tidegate.core.types import polars_type
-from tidegate.ir.specs import AggregateSpec, Call
+from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -57,9 +57,9 @@ def rows(reals: st.SearchStrategy[Any]) -> st.SearchStrategy[Mapping[str, Any]]:
     )
 
 
-def call(func: str, *args: str, type: str, **more: Any) -> Call:
+def call(func: str, *args: str, type: str, **more: Any) -> AggregateCall:
     name = "_".join([func, *args, *(key for key in more if more[key])])
-    return Call(func, args, tuple(TYPES[arg] for arg in args), name, type, **more)
+    return AggregateCall(func, args, tuple(TYPES[arg] for arg in args), name, type, **more)
 
 
 SUMS = (
@@ -126,7 +126,7 @@ MOMENTS = (
 EVERY = SUMS + DISTINCT[:-1] + EXTREMES + ARRIVALS + VALUES
 
 
-def bench(calls: tuple[Call, ...], keys: tuple[str, ...], append_only: bool, modulus: int) -> Bench:
+def bench(calls: tuple[AggregateCall, ...], keys: tuple[str, ...], append_only: bool, modulus: int) -> Bench:
     spec = AggregateSpec(keys, calls, append_only, scalar=not keys)
     return Bench(spec, SCHEMA, keys, aggregates.hashes(spec), modulus=modulus)
 
@@ -139,13 +139,15 @@ KEYS = st.sampled_from([(), ("k",), ("k", "f")])
 MODULUS = st.sampled_from([0, 3])
 
 
-def checked(calls: tuple[Call, ...], row: st.SearchStrategy[Any], examples: int, append_only: bool = False) -> Any:
+def checked(
+    calls: tuple[AggregateCall, ...], row: st.SearchStrategy[Any], examples: int, append_only: bool = False
+) -> Any:
     """Some of the calls together, over random steps. Input that never retracts comes in an order of its own."""
     chosen = st.lists(st.sampled_from(calls), min_size=1, max_size=3, unique=True)
 
     @quick(examples)
     @given(chosen, KEYS, MODULUS, steps(row, deletes=not append_only))
-    def check(calls: list[Call], keys: tuple[str, ...], modulus: int, drawn: Any) -> None:
+    def check(calls: list[AggregateCall], keys: tuple[str, ...], modulus: int, drawn: Any) -> None:
         play(bench(tuple(calls), keys, append_only, modulus), drawn, places=append_only)
 
     return check

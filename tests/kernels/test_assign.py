@@ -15,7 +15,9 @@ from tests.kernels.test_windows import at, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Change, picked
 from tests.model.reference_time import EPOCH, sessions, windows
-from tidegate.ir.specs import AssignSpec, Length, WindowSpec
+from tidegate.core.durations import CalendarInterval
+from tidegate.ir.specs import AssignWindowsSpec
+from tidegate.ir.windows import WindowSpec
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
@@ -27,13 +29,13 @@ ROW = st.fixed_dictionaries(
         "i": st.sampled_from([1, 2, None]),
     }
 )
-SESSIONS = st.sampled_from([1, 3, 8]).map(lambda gap: WindowSpec("session", "ts", Length(micros=gap)))
+SESSIONS = st.sampled_from([1, 3, 8]).map(lambda gap: WindowSpec("session", "ts", CalendarInterval(micros=gap)))
 
 
 @quick(80)
 @given(lengths("micros") | SESSIONS, st.sampled_from([(), ("k",)]), moments(ROW, deletes=True))
 def test_rows_are_shown_in_their_windows(window: WindowSpec, partition: Any, drawn: Any) -> None:
-    spec = AssignSpec(window, tuple(SCHEMA), partition)
+    spec = AssignWindowsSpec(window, tuple(SCHEMA), partition)
     bench, present = Timed(spec, SCHEMA, partition), list[Change]()
     for moment, clock, changes in zip(drawn, clocks(drawn), given_changes(drawn), strict=True):
         for change, _ in changes:
@@ -47,7 +49,7 @@ def test_rows_are_shown_in_their_windows(window: WindowSpec, partition: Any, dra
             assert bench.content() == bench.output
 
 
-def expected(spec: AssignSpec, rows: list[Change]) -> Counter[Any]:
+def expected(spec: AssignWindowsSpec, rows: list[Change]) -> Counter[Any]:
     if spec.window.kind == "session":
         found = sessions(spec.window, spec.partition, rows)
         return Counter(

@@ -14,7 +14,8 @@ from tests.kernels.test_windows import CALLS, SCHEMA, at, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Change, Groups, picked
 from tests.model.reference_time import Windows
-from tidegate.ir.specs import AggregateSpec, WindowedSpec, WindowSpec
+from tidegate.ir.specs import AggregateSpec, WindowAggregateSpec
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
 from tidegate.kernels.refusals import plain
@@ -80,7 +81,7 @@ def test_groups(most: int, append_only: bool, drawn: Any) -> None:
 def test_groups_of_windows(window: WindowSpec, most: int, drawn: Any) -> None:
     keys = ("k", "window_start", "window_end")
     inner = AggregateSpec(keys, (CALLS[0], CALLS[2]), append_only=True, scalar=False, max_groups=most)
-    spec = WindowedSpec(window, inner, "f")
+    spec = WindowAggregateSpec(window, inner, "f")
     model = Windows(spec)
     model._groups = Capped(inner, keys[1:])
     bench = Timed(spec, SCHEMA, ("k",), aggregates.hashes(on_port(spec)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Change
 from tests.model.reference_time import While
-from tidegate.ir.specs import DuringSpec
+from tidegate.ir.specs import TemporalFilterSpec
 from tidegate.kernels.api import Clock
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -32,27 +32,27 @@ BOUNDS = st.sampled_from([("a", "b"), (None, "b"), ("a", None), (None, None)])
 @quick(120)
 @given(BOUNDS, moments(ROW, True))
 def test_rows_are_there_while_their_time_is(bounds: Any, drawn: Any) -> None:
-    spec = DuringSpec(("id", "x"), *bounds)
+    spec = TemporalFilterSpec(("id", "x"), *bounds)
     bench, model = Timed(spec, SCHEMA, ("id",)), While(spec)
     for moment, clock, changes in zip(drawn, clocks(drawn), given_changes(drawn), strict=True):
         model.step([change for change, _ in changes])
         bench.turn(changes, clock, moment.begin)
         assert bench.output == model.content(clock.time_us)
         assert bench.content() == bench.output
-        wake, expected = bench.delta.wake_us, model.next_us(clock.time_us)
+        wake, expected = bench.delta.timer_us, model.next_us(clock.time_us)
         assert wake is None or wake > clock.time_us
         assert expected is None or (wake is not None and wake <= expected)
 
 
 def test_what_is_over_is_not_kept() -> None:
-    spec = DuringSpec(("id", "x"), "a", "b")
+    spec = TemporalFilterSpec(("id", "x"), "a", "b")
     bench = Timed(spec, SCHEMA, ("id",))
     rows = [{"id": 1, "x": None, "a": 5, "b": 10}, {"id": 2, "x": None, "a": 30, "b": 30}]
     bench.turn([(Change(row, 1), 0) for row in rows], Clock(1, 20))
-    assert (bench.rows_stored(), bench.delta.wake_us) == (0, None)
+    assert (bench.rows_stored(), bench.delta.timer_us) == (0, None)
     bench.turn([(Change({**rows[0], "a": 25, "b": 30}, 1), 0)], Clock(2, 21))
-    assert (bench.rows_stored(), bench.delta.wake_us) == (1, 25)
+    assert (bench.rows_stored(), bench.delta.timer_us) == (1, 25)
     bench.turn([], Clock(3, 25))
-    assert (sum(bench.output.values()), bench.delta.wake_us) == (1, 30)
+    assert (sum(bench.output.values()), bench.delta.timer_us) == (1, 30)
     bench.turn([], Clock(4, 31))
-    assert (bench.rows_stored(), sum(bench.output.values()), bench.delta.wake_us) == (0, 0, None)
+    assert (bench.rows_stored(), sum(bench.output.values()), bench.delta.timer_us) == (0, 0, None)

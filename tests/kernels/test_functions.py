@@ -10,7 +10,7 @@ import pytest
 from tests.kernels.bench import Bench
 from tests.model.reference import Change
 from tidegate.core.types import polars_type
-from tidegate.ir.specs import AggregateSpec, Call
+from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
 from tidegate.kernels.state import MemorySegments, Store
@@ -32,7 +32,7 @@ class Single:
         self, func: str, type: str, result: str, args: int = 1, append_only: bool = False, **more: Any
     ) -> None:
         names = ("x", "y")[:args]
-        call = Call(func, names, (type,) * args, "result", result, **more)
+        call = AggregateCall(func, names, (type,) * args, "result", result, **more)
         spec = AggregateSpec((), (call,), append_only, scalar=True)
         self.bench = Bench(spec, dict.fromkeys(("x", "y"), polars_type(type)), (), aggregates.hashes(spec))
         self.steps = 0
@@ -115,7 +115,9 @@ def test_first_and_last_go_by_arrival() -> None:
 
 
 def test_only_changed_values_are_looked_up_for_count_distinct() -> None:
-    spec = AggregateSpec((), (Call("count", ("x",), ("bigint",), "n", "bigint", distinct=True),), False, scalar=True)
+    spec = AggregateSpec(
+        (), (AggregateCall("count", ("x",), ("bigint",), "n", "bigint", distinct=True),), False, scalar=True
+    )
     segments = MemorySegments()
     bench = Bench(spec, {"x": pl.Int64()}, (), aggregates.hashes(spec), segments=segments)
     bench.step([[(Change({"x": value}, 1), 0) for value in range(500)]])
@@ -125,7 +127,7 @@ def test_only_changed_values_are_looked_up_for_count_distinct() -> None:
 
 
 def test_a_result_that_stays_the_same_emits_nothing() -> None:
-    calls = (Call("max", ("x",), ("bigint",), "most", "bigint"),)
+    calls = (AggregateCall("max", ("x",), ("bigint",), "most", "bigint"),)
     spec = AggregateSpec(("k",), calls, False, scalar=False)
     bench = Bench(spec, {"k": pl.Int64(), "x": pl.Int64()}, ("k",), aggregates.hashes(spec))
     bench.step([[(Change({"k": 1, "x": 9}, 1), 0)]])
@@ -134,9 +136,9 @@ def test_a_result_that_stays_the_same_emits_nothing() -> None:
 
 def test_columns_may_have_any_name() -> None:
     names = ("first_step", "s0_0", "p0", "odd", "result", "row", "place", "n")
-    calls = tuple(Call("max", (name,), ("bigint",), f"max_{name}", "bigint") for name in names)
-    calls += tuple(Call("bit_xor", (name,), ("bigint",), f"xor_{name}", "bigint") for name in names)
-    calls += tuple(Call("first", (name,), ("bigint",), f"first_{name}", "bigint") for name in names)
+    calls = tuple(AggregateCall("max", (name,), ("bigint",), f"max_{name}", "bigint") for name in names)
+    calls += tuple(AggregateCall("bit_xor", (name,), ("bigint",), f"xor_{name}", "bigint") for name in names)
+    calls += tuple(AggregateCall("first", (name,), ("bigint",), f"first_{name}", "bigint") for name in names)
     spec = AggregateSpec(names, calls, False, scalar=False)
     bench = Bench(spec, dict.fromkeys(names, pl.Int64()), names, aggregates.hashes(spec))
     row = dict.fromkeys(names, 1)
@@ -146,7 +148,7 @@ def test_columns_may_have_any_name() -> None:
 
 def test_hash_columns_of_different_arguments_have_different_names() -> None:
     calls = tuple(
-        Call("count", args, ("bigint",) * len(args), f"c{number}", "bigint", distinct=True)
+        AggregateCall("count", args, ("bigint",) * len(args), f"c{number}", "bigint", distinct=True)
         for number, args in enumerate([("a_b", "c"), ("a", "b_c"), ("a_b_c",)])
     )
     hashes = aggregates.hashes(AggregateSpec(("k",), calls, True, False))

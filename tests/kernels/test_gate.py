@@ -16,8 +16,10 @@ from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Change, Groups, picked
 from tests.model.reference_time import EPOCH, Gate, Outcome, Windows
-from tidegate.ir.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
-from tidegate.ir.specs import Test as Below
+from tidegate.core.durations import CalendarInterval
+from tidegate.ir.specs import AggregateCall, AggregateSpec, GatedAggregateSpec, GateSpec, WindowAggregateSpec
+from tidegate.ir.specs import WatermarkTest as Below
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import INFINITE, Clock
 from tidegate.kernels.closing import Closing
@@ -56,7 +58,7 @@ def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: b
         bench.turn(changes, clock, moment.begin)
         assert bench.outcome == expected
         assert bench.output == model.left
-        assert bench.delta.wake_us == model.wake_us(clock)
+        assert bench.delta.timer_us == model.wake_us(clock)
 
 
 END, START = Below("window_end", "f", inclusive=True), Below("window_start", "f", inclusive=True)
@@ -88,9 +90,9 @@ def test_windows_behind_a_gate(
 ) -> None:
     every, lateness, once = strategy
     aggregate = AggregateSpec(("k", "window_start", "window_end"), tuple(calls), append_only, scalar=False)
-    inner = WindowedSpec(window, aggregate, "f", lateness, delayed)
+    inner = WindowAggregateSpec(window, aggregate, "f", lateness, delayed)
     columns = (*aggregate.keys, *(made.out for made in calls))
-    spec = GatedSpec(inner, GateSpec(columns, (END,), (END,) if once else (), every, delayed))
+    spec = GatedAggregateSpec(inner, GateSpec(columns, (END,), (END,) if once else (), every, delayed))
     port = on_port(inner)
     bench = Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
     windows, gate = Windows(inner), Gate(spec.gate)
@@ -101,23 +103,26 @@ def test_windows_behind_a_gate(
         gate.true = windows.content()
         gate.release(clock)
         assert bench.output == gate.left
-        assert bench.delta.wake_us == gate.wake_us(clock)
+        assert bench.delta.timer_us == gate.wake_us(clock)
         kept = set(windows.kept(clock))
         assert kept & set(bench.content()) == kept & set(gate.left)
         assert not bench.content() - gate.left
-        if clock.lines["f"] == INFINITE and not gate.holds():
+        if clock.watermarks["f"] == INFINITE and not gate.holds():
             assert bench.rows_stored() == 0
 
 
 def test_windows_that_close_once_wait_at_no_gate() -> None:
-    window = WindowSpec("tumble", "ts", Length(micros=10))
+    window = WindowSpec("tumble", "ts", CalendarInterval(micros=10))
     keys, columns = ("k", "window_start", "window_end"), ("k", "window_start", "window_end", "n")
 
-    def made(calls: tuple[Call, ...], append_only: bool, gate: GateSpec) -> type:
-        inner = WindowedSpec(window, AggregateSpec(keys, calls, append_only, scalar=False), "f")
-        return type(make(GatedSpec(inner, gate)))
+    def made(calls: tuple[AggregateCall, ...], append_only: bool, gate: GateSpec) -> type:
+        inner = WindowAggregateSpec(window, AggregateSpec(keys, calls, append_only, scalar=False), "f")
+        return type(make(GatedAggregateSpec(inner, gate)))
 
-    count, low = (Call("count", (), (), "n", "bigint"),), (Call("min", ("v",), ("bigint",), "n", "bigint"),)
+    count, low = (
+        (AggregateCall("count", (), (), "n", "bigint"),),
+        (AggregateCall("min", ("v",), ("bigint",), "n", "bigint"),),
+    )
     once = GateSpec(columns, (END,), (END,))
     assert made(count, False, once) is Closing
     assert made(low, True, once) is Closing
@@ -154,7 +159,7 @@ def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: boo
     tests = tuple(Below(name, line) for name, line in (("d", "f"), ("n", "g")) if name in key)
     inner = AggregateSpec(key, GROUP_CALLS, append_only=False, scalar=not key)
     columns = (*key, *(made.out for made in GROUP_CALLS))
-    spec = GatedSpec(inner, GateSpec(columns, tests, tests if every is None else (), every, delayed))
+    spec = GatedAggregateSpec(inner, GateSpec(columns, tests, tests if every is None else (), every, delayed))
     bench = Timed(spec, GROUPED, key, aggregates.hashes(inner))
     groups, gate = Groups(inner), Gate(spec.gate)
     for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), given_changes(drawn), strict=True):
@@ -171,18 +176,18 @@ def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: boo
         gate.true = groups.content()
         gate.release(clock)
         assert bench.output == gate.left
-        assert bench.delta.wake_us == gate.wake_us(clock)
+        assert bench.delta.timer_us == gate.wake_us(clock)
         assert not bench.content() - gate.left
 
 
 def test_groups_that_have_ended_are_forgotten() -> None:
     test = Below("d", "f")
     inner = AggregateSpec(("d",), GROUP_CALLS, append_only=False, scalar=False)
-    spec = GatedSpec(inner, GateSpec(("d", *(made.out for made in GROUP_CALLS)), (test,), (test,)))
+    spec = GatedAggregateSpec(inner, GateSpec(("d", *(made.out for made in GROUP_CALLS)), (test,), (test,)))
     bench = Timed(spec, GROUPED, ("d",), aggregates.hashes(inner))
     row = {"d": EPOCH, "k": "a", "i": 1, "n": None}
     bench.turn([(Change(row, 1), 0)], Clock(1, 0, {"f": None}))
     assert bench.rows_stored() == 3
     bench.turn([], Clock(2, 0, {"f": 1}))
     assert bench.output == Counter([picked({**row, "a": 1}, ["d", "a", "a", "a"])])
-    assert (bench.delta.dropped, bench.rows_stored()) == (1, 0)
+    assert (bench.delta.evicted, bench.rows_stored()) == (1, 0)

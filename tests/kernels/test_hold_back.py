@@ -15,7 +15,7 @@ from tests.model.reference import picked
 from tests.model.reference_time import EPOCH, Waiting
 from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.ir.specs import HoldBackSpec
-from tidegate.ir.specs import Test as Below
+from tidegate.ir.specs import WatermarkTest as Below
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -18,14 +18,14 @@ from tests.model.reference import Change, Row, plain
 from tests.model.reference_intervals import Intervals
 from tests.model.reference_time import Outcome
 from tidegate.core.columns import WEIGHT
-from tidegate.ir.join_specs import Comparison, EarlyFire, IntervalSpec, KeyPair, Taken
+from tidegate.ir.joins import Comparison, EarlyFire, IntervalJoinSpec, KeyPair, OutputColumn
 from tidegate.kernels.api import INFINITE, LATE, OK, Clock, Delta
 from tidegate.kernels.joins import interval_slices
 from tidegate.kernels.state import MemorySegments, Store
 
 SCHEMA = {"k": pl.Int64(), "t": pl.Int64(), "v": pl.Int64(), "x": pl.Float64()}
 COLUMNS = tuple(SCHEMA)
-PAIRS = tuple(Taken(f"{'lr'[side]}_{name}", side, name) for side in (0, 1) for name in COLUMNS)
+PAIRS = tuple(OutputColumn(f"{'lr'[side]}_{name}", side, name) for side in (0, 1) for name in COLUMNS)
 SINGLES = tuple(taken for taken in PAIRS if taken.side == 0)
 KINDS = ["inner", "left", "right", "full", "semi", "anti"]
 OUTER = ["left", "right", "full"]
@@ -64,7 +64,7 @@ class Joined(Timed):
         return pl.concat(done) if done else None
 
     def _admitted(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        verdict = self.kernel.judge(port, rows, clock)
+        verdict = self.kernel.classify(port, rows, clock)
         if verdict is None:
             return rows
         late = rows.filter(verdict == LATE).select(*sorted(self.schema), WEIGHT)
@@ -97,7 +97,7 @@ class Joined(Timed):
         return found
 
 
-def joined(spec: IntervalSpec, modulus: int = 0) -> Joined:
+def joined(spec: IntervalJoinSpec, modulus: int = 0) -> Joined:
     return Joined(spec, SCHEMA, [pair.left for pair in spec.keys], modulus=modulus)
 
 
@@ -122,22 +122,22 @@ WIDE = st.tuples(st.integers(-10, 0), st.integers(6, 20))
 FLAGS = st.tuples(st.booleans(), st.booleans())
 
 
-def spec(kind: str, lower: int = -10, upper: int = 10, **others: Any) -> IntervalSpec:
-    plain = {"keys": (KeyPair("k", "k"),), "lines": ("f", "g"), "append_only": (True, True)}
-    fields: Any = {**plain, "mark": MARK if others.get("early") else None, **others}
+def spec(kind: str, lower: int = -10, upper: int = 10, **others: Any) -> IntervalJoinSpec:
+    plain = {"keys": (KeyPair("k", "k"),), "watermarks": ("f", "g"), "append_only": (True, True)}
+    fields: Any = {**plain, "correction_id": MARK if others.get("early") else None, **others}
     outputs = SINGLES if kind in ("semi", "anti") else PAIRS
-    return IntervalSpec(
+    return IntervalJoinSpec(
         kind, outputs=outputs, columns=(COLUMNS, COLUMNS), times=("t", "t"), lower=lower, upper=upper, **fields
     )
 
 
-def specs(kinds: Sequence[str], bounds: Any = BOUNDS, **others: Any) -> st.SearchStrategy[IntervalSpec]:
+def specs(kinds: Sequence[str], bounds: Any = BOUNDS, **others: Any) -> st.SearchStrategy[IntervalJoinSpec]:
     drawn = {"keys": KEYS, "conditions": CONDITIONS, "delayed": FLAGS, "append_only": FLAGS, **others}
     fields = st.fixed_dictionaries(drawn)
     return st.builds(lambda kind, ends, fields: spec(kind, *ends, **fields), st.sampled_from(kinds), bounds, fields)
 
 
-def drawn_sides(spec: IntervalSpec, draw: Any, row: Any) -> list[list[Moment]]:
+def drawn_sides(spec: IntervalJoinSpec, draw: Any, row: Any) -> list[list[Moment]]:
     """Steps of both sides, of which one may begin later than the other: the first one's clock counts, and its lines
     move at one of several paces."""
     empty, sides = Moment([], (3, 3), 3, 0), []
@@ -149,7 +149,7 @@ def drawn_sides(spec: IntervalSpec, draw: Any, row: Any) -> list[list[Moment]]:
     return [[replace(each, moves=tuple(move and move // pace for move in each.moves)) for each in left], right]
 
 
-def play(spec: IntervalSpec, draw: Any, ends: bool, modulus: int, row: Any = ROW) -> None:
+def play(spec: IntervalJoinSpec, draw: Any, ends: bool, modulus: int, row: Any = ROW) -> None:
     """Both beside each other, step by step."""
     bench, model, sides = joined(spec, modulus), Intervals(spec), drawn_sides(spec, draw, row)
     changes = zip(*(given_changes(side, places=False) for side in sides), strict=True)
@@ -159,21 +159,21 @@ def play(spec: IntervalSpec, draw: Any, ends: bool, modulus: int, row: Any = ROW
         check(bench, model, clock)
         assert bench.outcomes == told.late
         assert len(bench.delta.errors) == told.missing
-        if spec.mark is not None:
+        if spec.correction_id is not None:
             assert bench.corrections() == told.corrections
 
 
 def check(bench: Joined, model: Intervals, clock: Clock) -> None:
     spec = bench.spec
-    assert isinstance(spec, IntervalSpec)
+    assert isinstance(spec, IntervalJoinSpec)
     assert bench.output == model.content()
     assert not bench.content() - bench.output
     if spec.early is None and all(spec.append_only) and bench.delta.rows is not None:
         assert (bench.delta.rows[WEIGHT] > 0).all(), "nothing is taken back"
-    wake, expected = bench.delta.wake_us, model.next_us()
+    wake, expected = bench.delta.timer_us, model.next_us()
     assert (wake is None) == (expected is None)
     assert wake is None or expected is None or clock.time_us < wake <= expected
-    if not spec.proctime and set(clock.lines.values()) == {INFINITE}:
+    if not spec.proctime and set(clock.watermarks.values()) == {INFINITE}:
         assert bench.rows_stored() == 0
 
 
@@ -252,10 +252,10 @@ def test_a_padding_that_came_early_is_taken_back_by_the_first_match() -> None:
 def test_early_paddings_of_the_right_by_the_processing_clock(kind: str) -> None:
     bench = early(kind, 5_000, "proctime")
     assert turn(bench, 1, [], [row(1, 100, 7)], time_us=1_000, f=90, g=90) == []
-    assert bench.delta.wake_us == 6_000
+    assert bench.delta.timer_us == 6_000
     assert turn(bench, 2, time_us=5_999, f=90, g=90) == []
     assert turn(bench, 3, time_us=6_000, f=90, g=90) == [(1, None, 7)]
-    assert bench.delta.wake_us is None
+    assert bench.delta.timer_us is None
     assert turn(bench, 4, [row(1, 95, 8)], time_us=6_001, f=90, g=90) == [(-1, None, 7, 0), (1, 8, 7, 0)]
 
 
@@ -362,18 +362,18 @@ def test_processing_time_wakes_for_the_next_padding() -> None:
     bench = joined(spec("left", 0, 50, proctime=True, append_only=(False, True)))
     turn(bench, 1, [row(1, None, 1)], time_us=100)
     turn(bench, 2, [row(1, None, 1), row(2, 7, 2)], time_us=120)
-    assert bench.delta.wake_us == 151
+    assert bench.delta.timer_us == 151
     assert turn(bench, 3, gone(row(1, None, 1)), [row(2, 1, 3)], time_us=150) == [(1, 2, 3)]
-    assert bench.delta.wake_us == 151
+    assert bench.delta.timer_us == 151
     assert turn(bench, 4, time_us=151) == [(1, 1, None)]
-    assert bench.delta.wake_us is None
+    assert bench.delta.timer_us is None
     turn(bench, 5, gone(row(1, None, 1)), time_us=152)
     assert [error.code for error in bench.delta.errors] == ["ROW_NOT_FOUND"]
 
 
 def test_lines_of_dates() -> None:
     day = 86_400_000_000
-    bench = joined(spec("left", 0, day, line_types=("date", "date")))
+    bench = joined(spec("left", 0, day, watermark_types=("date", "date")))
     turn(bench, 1, [row(1, 2 * day, 1), row(1, 2 * day - 1, 2)], f=2, g=2)
     assert bench.outcomes[0].late.total() == 1
     assert turn(bench, 2, f=2, g=3) == []

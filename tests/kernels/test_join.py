@@ -16,7 +16,7 @@ from tests.kernels.bench import Bench, play, steps
 from tests.kernels.timed import quick
 from tests.model.reference import Change, plain
 from tests.model.reference_joins import Joined, holds
-from tidegate.ir.join_specs import Comparison, JoinSpec, KeyPair, Taken
+from tidegate.ir.joins import Comparison, JoinSpec, KeyPair, OutputColumn
 from tidegate.kernels import make
 from tidegate.kernels.api import Clock
 from tidegate.kernels.frames import normalised
@@ -57,9 +57,13 @@ CONDITIONS = (
     (Comparison("b", "<=>", "l"),),
     (Comparison("p", "<=", "q"),),
 )
-LEFT_OUT = tuple(Taken(name, 0, name) for name in COLUMNS[0])
-RIGHT_OUT = tuple(Taken(name, 1, name) for name in COLUMNS[1])
-OUTPUTS = (LEFT_OUT + RIGHT_OUT, (Taken("one", 1, "y"), Taken("two", 0, "x")), (Taken("b", 0, "b"),))
+LEFT_OUT = tuple(OutputColumn(name, 0, name) for name in COLUMNS[0])
+RIGHT_OUT = tuple(OutputColumn(name, 1, name) for name in COLUMNS[1])
+OUTPUTS = (
+    LEFT_OUT + RIGHT_OUT,
+    (OutputColumn("one", 1, "y"), OutputColumn("two", 0, "x")),
+    (OutputColumn("b", 0, "b"),),
+)
 
 
 @st.composite
@@ -163,7 +167,7 @@ def test_both_sides_come_and_go_in_one_step(kind: str) -> None:
 
 
 def test_what_changes_nothing_does_not_come_out() -> None:
-    bench = bench_of(replace(spec_of("left"), outputs=(Taken("x", 0, "x"),)))
+    bench = bench_of(replace(spec_of("left"), outputs=(OutputColumn("x", 0, "x"),)))
     bench.step([changes(0, L1), changes(1, R1)])
     assert bench.step([[], changes(1, R1, weight=-1) + changes(1, R2)]).rows is None
     assert bench.step([[], changes(1, R2, weight=-1)]).rows is None

@@ -15,7 +15,7 @@ from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Row, picked
 from tests.model.reference_time import EPOCH, passing
 from tidegate.ir.specs import TableSpec
-from tidegate.ir.specs import Test as Below
+from tidegate.ir.specs import WatermarkTest as Below
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
@@ -40,11 +40,11 @@ def test_late_changes_do_not_apply(tests: Any, key: Any, append_only: bool, draw
     for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), steps, strict=True):
         late: Counter[Row] = Counter()
         for change, _ in changes:
-            apply(rows, change, spec, clock.lines, late)
+            apply(rows, change, spec, clock.watermarks, late)
         bench.turn(changes, clock, moment.begin)
         assert bench.outcome.late == late
         assert bench.output == Counter(picked(row, SCHEMA) for row in rows.values())
-        dated = [row for row in rows.values() if "ts" in key and passing(tests[0], row, clock.lines)]
+        dated = [row for row in rows.values() if "ts" in key and passing(tests[0], row, clock.watermarks)]
         assert bench.rows_stored() == len(rows) - len(dated)
 
 

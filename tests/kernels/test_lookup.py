@@ -16,7 +16,7 @@ from tests.kernels.bench import COLD, Bench
 from tests.kernels.timed import quick
 from tests.model.reference import Change, Row, picked
 from tests.model.reference_joins import LookedUp
-from tidegate.ir.join_specs import Comparison, KeyPair, LookupSpec, Taken
+from tidegate.ir.joins import Comparison, KeyPair, LookupJoinSpec, OutputColumn
 from tidegate.kernels import make
 from tidegate.kernels.api import Clock
 from tidegate.kernels.state import Store
@@ -40,12 +40,14 @@ KEYS = (
     (KeyPair("a", "k"), KeyPair("c", "k")),
 )
 CONDITIONS = ((), (), (Comparison("x", "<=", "y"),), (Comparison("x", "<=>", "y"), Comparison("b", "<>", "l")))
-ALL = tuple(Taken(name, side, name) for side in (0, 1) for name in COLUMNS[side])
+ALL = tuple(OutputColumn(name, side, name) for side in (0, 1) for name in COLUMNS[side])
 SPECS = st.builds(
-    LookupSpec,
+    LookupJoinSpec,
     kind=st.sampled_from(["inner", "left"]),
     keys=st.sampled_from(KEYS),
-    outputs=st.sampled_from([ALL, (Taken("y", 1, "y"), Taken("x", 0, "x")), (Taken("x", 0, "x"),)]),
+    outputs=st.sampled_from(
+        [ALL, (OutputColumn("y", 1, "y"), OutputColumn("x", 0, "x")), (OutputColumn("x", 0, "x"),)]
+    ),
     columns=st.just(COLUMNS),
     conditions=st.sampled_from(CONDITIONS),
 )
@@ -59,7 +61,7 @@ class Lookups(Bench):
     table: dict[Row, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        assert isinstance(self.spec, LookupSpec)
+        assert isinstance(self.spec, LookupJoinSpec)
         self.ports, self.kernel, self.model = 2, make(self.spec), LookedUp(self.spec)
 
     def look_up(
@@ -81,7 +83,7 @@ class Lookups(Bench):
         return self.step([left, table], begin).rows
 
     def _put(self, row: Mapping[str, Any], delete: bool) -> Row:
-        assert isinstance(self.spec, LookupSpec)
+        assert isinstance(self.spec, LookupJoinSpec)
         key = picked(row, dict.fromkeys(pair.right for pair in self.spec.keys))
         if delete:
             self.table.pop(key, None)
@@ -93,7 +95,7 @@ class Lookups(Bench):
         return picked(table[key], COLUMNS[1]) if key in table else None
 
     def _combined(self, port: int, side: Sequence[tuple[Change, int]]) -> pl.DataFrame | None:
-        assert isinstance(self.spec, LookupSpec)
+        assert isinstance(self.spec, LookupJoinSpec)
         self.schema, self.key = SCHEMAS[port], [(pair.left, pair.right)[port] for pair in self.spec.keys]
         return super()._combined(port, side)
 
@@ -102,7 +104,7 @@ class Lookups(Bench):
         return self.output
 
 
-def bench_of(spec: LookupSpec, modulus: int = 0) -> Lookups:
+def bench_of(spec: LookupJoinSpec, modulus: int = 0) -> Lookups:
     return Lookups(spec, {}, (), modulus=modulus)
 
 
@@ -114,15 +116,19 @@ STEPS = st.lists(
 
 @quick(60)
 @given(SPECS, st.sampled_from([0, 3]), STEPS)
-def test_each_row_finds_the_table_as_it_is_in_its_step(spec: LookupSpec, modulus: int, drawn: Any) -> None:
+def test_each_row_finds_the_table_as_it_is_in_its_step(spec: LookupJoinSpec, modulus: int, drawn: Any) -> None:
     bench = bench_of(spec, modulus)
     for stream, puts, begin in drawn:
         bench.look_up(stream, puts, begin)
 
 
-def spec_of(kind: str, *conditions: Comparison, null_safe: bool = False) -> LookupSpec:
-    return LookupSpec(
-        kind, (KeyPair("a", "k", null_safe),), (Taken("x", 0, "x"), Taken("y", 1, "y")), COLUMNS, conditions
+def spec_of(kind: str, *conditions: Comparison, null_safe: bool = False) -> LookupJoinSpec:
+    return LookupJoinSpec(
+        kind,
+        (KeyPair("a", "k", null_safe),),
+        (OutputColumn("x", 0, "x"), OutputColumn("y", 1, "y")),
+        COLUMNS,
+        conditions,
     )
 
 
@@ -164,7 +170,7 @@ def test_null_finds_nothing_in_the_table_or_among_what_comes(first: Any) -> None
 
 
 def test_two_columns_may_have_to_equal_one() -> None:
-    spec = LookupSpec("inner", KEYS[3], (Taken("x", 0, "x"), Taken("y", 1, "y")), COLUMNS)
+    spec = LookupJoinSpec("inner", KEYS[3], (OutputColumn("x", 0, "x"), OutputColumn("y", 1, "y")), COLUMNS)
     bench = bench_of(spec, modulus=1)
     stream = [(1.0, "s", 1.0, 5), (1.0, "s", 2.0, 6), (2.0, "s", 1.0, 7)]
     assert shown(bench.look_up(stream, [put(1.0, 8)])) == {(5, 8): 1}

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from tests.kernels.timed import quick
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.ir import specs
-from tidegate.ir.specs import AggregateSpec, Call, DistinctSpec
+from tidegate.ir.specs import AggregateCall, AggregateSpec, DistinctSpec
 from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import Clock
 from tidegate.kernels.state import CACHE, MemorySegments, Store
 
-SUM = Call("sum", ("x",), ("bigint",), "total", "bigint")
-HIGHEST = Call("max", ("x",), ("bigint",), "top", "bigint")
+SUM = AggregateCall("sum", ("x",), ("bigint",), "total", "bigint")
+HIGHEST = AggregateCall("max", ("x",), ("bigint",), "top", "bigint")
 SPECS = {
     "sums": AggregateSpec(("day",), (SUM,), append_only=True, scalar=False),
     "extremes of what can be deleted": AggregateSpec(("day",), (HIGHEST,), append_only=False, scalar=False),
     "distinct rows": DistinctSpec(("day", "x"), append_only=True),
     "distinct rows that can be deleted": DistinctSpec(("day", "x"), append_only=False),
 }
-OVER = (specs.Test("day", "line"),)
+OVER = (specs.WatermarkTest("day", "line"),)
 
 
 class Run:
@@ -54,7 +54,7 @@ class Run:
         given_rows = [self.kernel.combine(0, frame)] if rows else [None]
         delta = self.kernel.step(given_rows, Clock(self.steps, 0, {"line": line}), state, self.steps == 1)
         state.commit()
-        self.dropped += delta.dropped
+        self.dropped += delta.evicted
         for row in delta.rows.iter_rows() if delta.rows is not None else ():
             self.output[row[:-1]] += row[-1]
         self.output = Counter({row: weight for row, weight in self.output.items() if weight})
@@ -73,7 +73,7 @@ class Run:
     )
 )
 def test_nobody_can_tell(name, steps):
-    forgets, keeps = Run(replace(SPECS[name], over=OVER)), Run(SPECS[name])
+    forgets, keeps = Run(replace(SPECS[name], evict_before=OVER)), Run(SPECS[name])
     line = 0
     for rows, move in steps:
         accepted = [(line + day, x) for day, x in rows]
@@ -88,7 +88,7 @@ def test_nobody_can_tell(name, steps):
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_row_on_the_line_is_still_there(name):
-    run = Run(replace(SPECS[name], over=OVER))
+    run = Run(replace(SPECS[name], evict_before=OVER))
     run.step([(4, 1), (5, 1)], None)
     run.step([], 5)
     assert (run.dropped, run.stored()) == (1, 1)

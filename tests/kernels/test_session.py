@@ -14,8 +14,10 @@ from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, at
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Change
 from tests.model.reference_time import Gate, SessionWindows
-from tidegate.ir.specs import AggregateSpec, Call, GatedSpec, GateSpec, Length, WindowedSpec, WindowSpec
-from tidegate.ir.specs import Test as Below
+from tidegate.core.durations import CalendarInterval
+from tidegate.ir.specs import AggregateCall, AggregateSpec, GatedAggregateSpec, GateSpec, WindowAggregateSpec
+from tidegate.ir.specs import WatermarkTest as Below
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE, Clock
 from tidegate.kernels.windowed import on_port
@@ -23,21 +25,23 @@ from tidegate.kernels.windowed import on_port
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
 
-def windowed(gap: int, calls: Sequence[Call], keyed: bool, lateness: int, delayed: bool, append: bool) -> WindowedSpec:
-    window = WindowSpec("session", "ts", Length(micros=gap))
+def windowed(
+    gap: int, calls: Sequence[AggregateCall], keyed: bool, lateness: int, delayed: bool, append: bool
+) -> WindowAggregateSpec:
+    window = WindowSpec("session", "ts", CalendarInterval(micros=gap))
     keys = (*(["k"] if keyed else []), "window_start", "window_end")
-    return WindowedSpec(window, AggregateSpec(keys, tuple(calls), append, scalar=False), "f", lateness, delayed)
+    return WindowAggregateSpec(window, AggregateSpec(keys, tuple(calls), append, scalar=False), "f", lateness, delayed)
 
 
-def bench_of(spec: WindowedSpec, gate: GateSpec | None = None) -> Timed:
+def bench_of(spec: WindowAggregateSpec, gate: GateSpec | None = None) -> Timed:
     port = on_port(spec)
-    return Timed(spec if gate is None else GatedSpec(spec, gate), SCHEMA, port.keys, aggregates.hashes(port))
+    return Timed(spec if gate is None else GatedAggregateSpec(spec, gate), SCHEMA, port.keys, aggregates.hashes(port))
 
 
 SPECS = st.tuples(st.sampled_from([1, 3, 6, 10]), st.booleans(), st.sampled_from([0, 0, 4]), st.booleans())
 
 
-def some(calls: Sequence[Call]) -> st.SearchStrategy[list[Call]]:
+def some(calls: Sequence[AggregateCall]) -> st.SearchStrategy[list[AggregateCall]]:
     return st.lists(st.sampled_from(calls), min_size=1, max_size=2, unique=True)
 
 
@@ -55,7 +59,7 @@ def test_sessions_that_only_grow(chosen: Any, calls: Any, drawn: Any, ends: bool
     play(windowed(gap, calls, keyed, lateness, delayed, append=True), drawn, ends)
 
 
-def play(spec: WindowedSpec, drawn: Any, ends: bool) -> None:
+def play(spec: WindowAggregateSpec, drawn: Any, ends: bool) -> None:
     bench, model = bench_of(spec), SessionWindows(spec)
     for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
@@ -63,7 +67,7 @@ def play(spec: WindowedSpec, drawn: Any, ends: bool) -> None:
         assert bench.outcome == expected
         assert bench.output == model.content()
         assert bench.content() == model.open()
-        if clock.before.get("f") == INFINITE:
+        if clock.previous_watermarks.get("f") == INFINITE:
             assert bench.rows_stored() == 0
 
 
@@ -122,6 +126,6 @@ def test_a_step_reads_only_the_keys_it_touches() -> None:
     many = [(Change({**row(0), "k": f"k{number}"}, 1), 0) for number in range(200)]
     bench.turn(many, Clock(1, 0, {"f": 0}))
     bench.turn([], Clock(2, 0, {"f": 10}, {"f": 0}))
-    assert bench.delta.dropped == 200
+    assert bench.delta.evicted == 200
     bench.turn([], Clock(3, 0, {"f": 20}, {"f": 10}))
     assert bench.rows_stored() == 0

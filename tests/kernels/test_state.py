@@ -185,7 +185,7 @@ def test_what_is_filed_below_a_hash_can_be_forgotten(drawn: Any, within: str | N
         expected |= {number: step * 1000 + number for number in written}
         if limit is not None:
             gone = below(limit)
-            assert values(table.take_below(limit)) == {f"k{number}": expected[number] for number in gone}
+            assert values(table.evict_below(limit)) == {f"k{number}": expected[number] for number in gone}
             expected = {number: value for number, value in expected.items() if number not in gone}
             again = [number for number in after if number in gone]
             table.write(rows(again, step, hashes), grown=len(again))
@@ -199,7 +199,7 @@ def test_what_is_forgotten_is_not_read_twice() -> None:
     for step in range(300):
         store, table = opened(segments, None)
         table.write(rows([step], step, 10**6), grown=1)
-        table.take_below((step - 3) * 7 - 11)
+        table.evict_below((step - 3) * 7 - 11)
         store.commit()
         assert store.stats()[0] <= 4
     assert len(segments.blobs) < 10

@@ -14,7 +14,7 @@ from tests.model.reference import Change
 from tidegate.core.columns import WEIGHT
 from tidegate.core.types import polars_type
 from tidegate.errors import Error
-from tidegate.ir.specs import AggregateSpec, Call, TableSpec
+from tidegate.ir.specs import AggregateCall, AggregateSpec, TableSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
 from tidegate.kernels.state import Store
@@ -48,11 +48,11 @@ VALUES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("type", VALUES)
 def test_every_type_is_a_key_and_a_value(type: str) -> None:
     calls = [
-        Call("count", ("v",), (type,), "n", "bigint", distinct=True),
-        Call("min", ("v",), (type,), "low", type),
-        Call("max", ("v",), (type,), "high", type),
-        Call("first", ("v",), (type,), "first", type),
-        Call("array_agg", ("v",), (type,), "all", f"array<{type}>"),
+        AggregateCall("count", ("v",), (type,), "n", "bigint", distinct=True),
+        AggregateCall("min", ("v",), (type,), "low", type),
+        AggregateCall("max", ("v",), (type,), "high", type),
+        AggregateCall("first", ("v",), (type,), "first", type),
+        AggregateCall("array_agg", ("v",), (type,), "all", f"array<{type}>"),
     ]
     spec = AggregateSpec(("k",), tuple(calls), append_only=False, scalar=False)
     schema = {"k": polars_type(type), "v": polars_type(type)}
@@ -102,7 +102,7 @@ def test_a_type_that_cannot_be_kept_is_named() -> None:
 
 def test_spans_of_time_add_up_and_average() -> None:
     type = "interval day to second"
-    calls = (Call("sum", ("v",), (type,), "sum", type), Call("avg", ("v",), (type,), "avg", type))
+    calls = (AggregateCall("sum", ("v",), (type,), "sum", type), AggregateCall("avg", ("v",), (type,), "avg", type))
     spec = AggregateSpec((), calls, append_only=False, scalar=True)
     bench = Bench(spec, {"v": polars_type(type)}, ())
     rows = bench.frame([Change({"v": datetime.timedelta(microseconds=number)}, 1) for number in (1, 2)])

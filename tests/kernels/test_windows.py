@@ -15,7 +15,9 @@ from tests.kernels.bench import Given
 from tests.kernels.test_aggregate import call
 from tests.kernels.timed import Moment, Timed, clocks, given_changes, moments, quick
 from tests.model.reference_time import EPOCH, Windows, micros, windows
-from tidegate.ir.specs import AggregateSpec, Call, Length, WindowedSpec, WindowSpec
+from tidegate.core.durations import CalendarInterval
+from tidegate.ir.specs import AggregateCall, AggregateSpec, WindowAggregateSpec
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE
 from tidegate.kernels.windowed import on_port
@@ -32,8 +34,8 @@ def lengths(unit: str) -> st.SearchStrategy[WindowSpec]:
 
     def made(kind: str, size: int, slide: int, offset: int) -> WindowSpec:
         size, slide = (max(size, slide), min(size, slide)) if kind == "cumulate" else (size, slide)
-        step = None if kind == "tumble" else Length(**{unit: slide})
-        return WindowSpec(kind, "ts", Length(**{unit: size}), step, offset)
+        step = None if kind == "tumble" else CalendarInterval(**{unit: slide})
+        return WindowSpec(kind, "ts", CalendarInterval(**{unit: size}), step, offset)
 
     small = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12])
     return st.builds(made, st.sampled_from(["tumble", "hop", "cumulate"]), small, small, st.integers(-9, 9))
@@ -82,12 +84,12 @@ def test_windows_lie_where_the_model_says(spec: WindowSpec, times: list[int], af
 @pytest.mark.parametrize(
     ("spec", "time", "expected"),
     [
-        (WindowSpec("tumble", "ts", Length(micros=1000)), -1, (-1000, 0)),
-        (WindowSpec("hop", "ts", Length(micros=10), Length(micros=4)), 10, (4, 14)),
-        (WindowSpec("hop", "ts", Length(micros=10), Length(micros=4)), 9, (0, 10)),
-        (WindowSpec("cumulate", "ts", Length(micros=12), Length(micros=4)), 5, (0, 8)),
-        (WindowSpec("tumble", "ts", Length(months=1)), 0, (0, 31 * 86_400_000_000)),
-        (WindowSpec("session", "ts", Length(micros=5)), 7, (None, 8)),
+        (WindowSpec("tumble", "ts", CalendarInterval(micros=1000)), -1, (-1000, 0)),
+        (WindowSpec("hop", "ts", CalendarInterval(micros=10), CalendarInterval(micros=4)), 10, (4, 14)),
+        (WindowSpec("hop", "ts", CalendarInterval(micros=10), CalendarInterval(micros=4)), 9, (0, 10)),
+        (WindowSpec("cumulate", "ts", CalendarInterval(micros=12), CalendarInterval(micros=4)), 5, (0, 8)),
+        (WindowSpec("tumble", "ts", CalendarInterval(months=1)), 0, (0, 31 * 86_400_000_000)),
+        (WindowSpec("session", "ts", CalendarInterval(micros=5)), 7, (None, 8)),
     ],
 )
 def test_the_earliest_open_window(spec: WindowSpec, time: int, expected: tuple[int | None, int]) -> None:
@@ -95,7 +97,7 @@ def test_the_earliest_open_window(spec: WindowSpec, time: int, expected: tuple[i
 
 
 def test_panes_are_as_long_as_can_be() -> None:
-    grid = Grid(WindowSpec("hop", "ts", Length(micros=10), Length(micros=4)))
+    grid = Grid(WindowSpec("hop", "ts", CalendarInterval(micros=10), CalendarInterval(micros=4)))
     assert np.unique(grid.panes(np.arange(0, 12))).tolist() == [0, 2, 4, 6, 8, 10]
 
 
@@ -142,10 +144,12 @@ SPECS = st.tuples(
 )
 
 
-def windowed(window: WindowSpec, calls: list[Call], keyed: bool, lateness: int, delayed: bool, append: bool) -> Timed:
+def windowed(
+    window: WindowSpec, calls: list[AggregateCall], keyed: bool, lateness: int, delayed: bool, append: bool
+) -> Timed:
     keys = (*(["k"] if keyed else []), "window_start", "window_end")
     aggregate = AggregateSpec(keys, tuple(calls), append, scalar=False)
-    spec = WindowedSpec(window, aggregate, "f", lateness, delayed)
+    spec = WindowAggregateSpec(window, aggregate, "f", lateness, delayed)
     port = on_port(spec)
     return Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
 
@@ -158,7 +162,7 @@ def test_grouping_by_windows(append_only: bool, drawn: Any, chosen: Any, ends: b
 
 
 def play(bench: Timed, drawn: Any, places: bool, ends: bool) -> None:
-    assert isinstance(bench.spec, WindowedSpec)
+    assert isinstance(bench.spec, WindowAggregateSpec)
     model = Windows(bench.spec)
     for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn, places), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
@@ -166,13 +170,13 @@ def play(bench: Timed, drawn: Any, places: bool, ends: bool) -> None:
         assert bench.outcome == expected
         assert bench.output == model.content()
         assert bench.content() == model.kept(clock)
-        if clock.lines["f"] == INFINITE:
+        if clock.watermarks["f"] == INFINITE:
             assert bench.rows_stored() == 0
 
 
 def test_exact_sums_of_hopping_windows_are_kept_apart() -> None:
     """Limbs of all windows begin at the same places; a window is more than the place of its limbs."""
-    window = WindowSpec("hop", "ts", Length(micros=8), Length(micros=1))
+    window = WindowSpec("hop", "ts", CalendarInterval(micros=8), CalendarInterval(micros=1))
     row = {"k": "a", "i": 1, "s": "x", "ok": True}
     given = [Given({**row, "ts": at(time), "d": value}, False, 0, 0) for time, value in ((0, 0.25), (3, 0.5), (3, 0.5))]
     play(windowed(window, [CALLS[2]], False, 0, False, False), [Moment(given, (None,), 0, 0)], False, False)
@@ -182,8 +186,8 @@ def test_exact_sums_of_hopping_windows_are_kept_apart() -> None:
 def test_other_types_of_time(type: str) -> None:
     day = 86_400_000_000
     column = pl.Date() if type == "date" else pl.Datetime("us")
-    window = WindowSpec("tumble", "ts", Length(micros=2 * day), type=type)
-    spec = WindowedSpec(window, AggregateSpec(("window_start", "window_end"), (CALLS[0],), True, False), "f")
+    window = WindowSpec("tumble", "ts", CalendarInterval(micros=2 * day), type=type)
+    spec = WindowAggregateSpec(window, AggregateSpec(("window_start", "window_end"), (CALLS[0],), True, False), "f")
     bench, model = Timed(spec, {"ts": column}, ()), Windows(spec)
     times: list[datetime.date] = [datetime.date(2024, 5, 1 + n) for n in (0, 1, 4, 0)]
     if type == "timestamp_ntz":
@@ -196,7 +200,7 @@ def test_other_types_of_time(type: str) -> None:
         model.step(type_clock(clock, {"f": None if clock.step < 4 else frontier}), [change for change, _ in changes])
         assert bench.output == model.content()
     assert bench.outcome.late.total() == 1
-    assert bench.delta.dropped == 1
+    assert bench.delta.evicted == 1
 
 
 def type_clock(clock: Any, lines: Any) -> Any:
@@ -205,7 +209,7 @@ def type_clock(clock: Any, lines: Any) -> Any:
 
 def test_state_of_closed_windows_is_gone() -> None:
     calls = [CALLS[0], CALLS[3], CALLS[4]]
-    bench = windowed(WindowSpec("tumble", "ts", Length(micros=10)), calls, True, 0, False, False)
+    bench = windowed(WindowSpec("tumble", "ts", CalendarInterval(micros=10)), calls, True, 0, False, False)
     sizes = []
     for number in range(120):
         row = {"k": "a", "ts": at(10 * number), "i": number, "d": 0.5, "s": "x", "ok": True}

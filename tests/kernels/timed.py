@@ -17,7 +17,7 @@ from tests.model.reference import Change, Row, plain
 from tests.model.reference_time import Outcome
 from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.kernels import make
-from tidegate.kernels.api import INFINITE, LATE, NO_TIME, OK, Bound, Clock, Delta
+from tidegate.kernels.api import INFINITE, LATE, NO_TIME, OK, Clock, Delta, WatermarkValue
 from tidegate.kernels.state import CACHE, MemorySegments, Store
 
 
@@ -64,7 +64,7 @@ class Timed(Bench):
         return delta
 
     def _let_in(self, rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        verdict = self.kernel.judge(0, rows, clock)
+        verdict = self.kernel.classify(0, rows, clock)
         if verdict is None:
             return rows
         for code, kept in ((LATE, self.outcome.late), (NO_TIME, self.outcome.no_time)):
@@ -81,7 +81,7 @@ def counted(rows: pl.DataFrame) -> Counter[Row]:
 
 def same(one: Delta, other: Delta) -> None:
     """The time to wake may be earlier where it is not known yet that the lowest row of a table is gone."""
-    assert (one.wake_us is None, one.dropped, one.errors) == (other.wake_us is None, other.dropped, other.errors)
+    assert (one.timer_us is None, one.evicted, one.errors) == (other.timer_us is None, other.evicted, other.errors)
     for a, b in ((one.rows, other.rows), (one.late, other.late)):
         assert (a is None) == (b is None)
         if a is not None and b is not None:
@@ -115,7 +115,7 @@ def clocks(
 ) -> list[Clock]:
     """Lines that never go back; with `ends` they are infinite in the last step."""
     found: list[Clock] = []
-    lines: dict[str, Bound] = dict.fromkeys(names)
+    lines: dict[str, WatermarkValue] = dict.fromkeys(names)
     before_us = 0
     for number, moment in enumerate(drawn):
         before, lines = lines, dict(lines)

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.model.reference_aggregates import answer
-from tidegate.ir.specs import AggregateSpec, Call, DistinctSpec, KernelSpec, Order, SetOpSpec, TableSpec, TopNSpec
+from tidegate.ir.specs import (
+    AggregateCall,
+    AggregateSpec,
+    DistinctSpec,
+    KernelSpec,
+    Order,
+    SetOpSpec,
+    TableSpec,
+    TopNSpec,
+)
 
 Row = tuple[Any, ...]
 
@@ -277,7 +286,7 @@ def _directed(value: Any, order: Order) -> tuple[Any, ...]:
     return null if value is None else (1, _Reversed(key) if order.descending else key)
 
 
-def _columns(call: Call) -> list[str]:
+def _columns(call: AggregateCall) -> list[str]:
     return [*call.args, *([call.filter] if call.filter else [])]
 
 

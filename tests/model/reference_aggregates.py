@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from tidegate.core.types import decimal_parts
-from tidegate.ir.specs import Call
+from tidegate.ir.specs import AggregateCall
 
 Row = tuple[Any, ...]
 Arrival = tuple[tuple[int, int], tuple[int, int]]
@@ -21,7 +21,7 @@ Arrival = tuple[tuple[int, int], tuple[int, int]]
 _DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
 
 
-def answer(call: Call, rows: list[Row], arrivals: Mapping[Row, Arrival]) -> Any:
+def answer(call: AggregateCall, rows: list[Row], arrivals: Mapping[Row, Arrival]) -> Any:
     """The result of a call over the argument tuples of a group's rows."""
     if call.func in ("first", "last"):
         return _by_arrival(call, arrivals)
@@ -43,7 +43,7 @@ def order_key(value: Any) -> tuple[Any, ...]:
     return (1, tuple(order_key(item) for item in value)) if isinstance(value, tuple) else (1, value)
 
 
-def _by_arrival(call: Call, arrivals: Mapping[Row, Arrival]) -> Any:
+def _by_arrival(call: AggregateCall, arrivals: Mapping[Row, Arrival]) -> Any:
     ignore = dict(call.options).get("ignore_nulls") == "true"
     last = call.func == "last"
     found = [
@@ -53,7 +53,7 @@ def _by_arrival(call: Call, arrivals: Mapping[Row, Arrival]) -> Any:
     return chosen[2] if chosen else None
 
 
-def _by_other(call: Call, rows: list[Row]) -> Any:
+def _by_other(call: AggregateCall, rows: list[Row]) -> Any:
     rows = [row for row in rows if row[1] is not None]
     if not rows:
         return None
@@ -61,7 +61,7 @@ def _by_other(call: Call, rows: list[Row]) -> Any:
     return min((row[0] for row in rows if order_key(row[1]) == by), key=order_key)
 
 
-def _sum(call: Call, rows: list[Row]) -> Any:
+def _sum(call: AggregateCall, rows: list[Row]) -> Any:
     if not rows:
         return None
     values = [row[0] for row in rows]
@@ -86,7 +86,7 @@ def _exact(values: list[Any]) -> float:
         return math.inf if total > 0 else -math.inf
 
 
-def _avg(call: Call, rows: list[Row]) -> Any:
+def _avg(call: AggregateCall, rows: list[Row]) -> Any:
     if not rows:
         return None
     parts = decimal_parts(call.type)
@@ -97,7 +97,7 @@ def _avg(call: Call, rows: list[Row]) -> Any:
     return (_exact(values) if call.arg_types[0] in ("float", "double") else float(sum(values))) / len(rows)
 
 
-def _co_moment(call: Call, rows: list[Row], left: int, right: int, sample: bool) -> float | None:
+def _co_moment(call: AggregateCall, rows: list[Row], left: int, right: int, sample: bool) -> float | None:
     count = len(rows) - 1 if sample else len(rows)
     if count <= 0:
         return None
@@ -108,25 +108,25 @@ def _co_moment(call: Call, rows: list[Row], left: int, right: int, sample: bool)
     return float((products - sum(x) * sum(y) / len(rows)) / count)
 
 
-def _moment(sample: bool, root: bool) -> Callable[[Call, list[Row]], Any]:
-    def result(call: Call, rows: list[Row]) -> Any:
+def _moment(sample: bool, root: bool) -> Callable[[AggregateCall, list[Row]], Any]:
+    def result(call: AggregateCall, rows: list[Row]) -> Any:
         value = _co_moment(call, rows, 0, 0, sample)
         return math.sqrt(value) if root and value is not None else value
 
     return result
 
 
-def _covariance(sample: bool) -> Callable[[Call, list[Row]], Any]:
+def _covariance(sample: bool) -> Callable[[AggregateCall, list[Row]], Any]:
     return lambda call, rows: _co_moment(call, rows, 0, 1, sample)
 
 
-def _corr(call: Call, rows: list[Row]) -> Any:
+def _corr(call: AggregateCall, rows: list[Row]) -> Any:
     both, x, y = (_co_moment(call, rows, *sides, False) for sides in ((0, 1), (0, 0), (1, 1)))
     divisor = math.sqrt(x or 0) * math.sqrt(y or 0)
     return both / divisor if both is not None and divisor and len(rows) > 1 else None
 
 
-def _extreme(choose: Callable[..., Any]) -> Callable[[Call, list[Row]], Any]:
+def _extreme(choose: Callable[..., Any]) -> Callable[[AggregateCall, list[Row]], Any]:
     return lambda call, rows: choose((row[0] for row in rows), key=order_key, default=None)
 
 
@@ -134,7 +134,7 @@ def _ordered(rows: list[Row]) -> list[Any]:
     return sorted((row[0] for row in rows), key=order_key)
 
 
-def _percentile(call: Call, rows: list[Row]) -> Any:
+def _percentile(call: AggregateCall, rows: list[Row]) -> Any:
     values = [float(value) for value in _ordered(rows)]
     if not values:
         return None
@@ -143,17 +143,17 @@ def _percentile(call: Call, rows: list[Row]) -> Any:
     return low + (high - low) * (place - math.floor(place))
 
 
-def _mode(call: Call, rows: list[Row]) -> Any:
+def _mode(call: AggregateCall, rows: list[Row]) -> Any:
     counts = Counter(row[0] for row in rows)
     most = max(counts.values(), default=0)
     return min((value for value, count in counts.items() if count == most), key=order_key, default=None)
 
 
-def _folded(operation: Callable[[Any, Any], Any]) -> Callable[[Call, list[Row]], Any]:
+def _folded(operation: Callable[[Any, Any], Any]) -> Callable[[AggregateCall, list[Row]], Any]:
     return lambda call, rows: functools.reduce(operation, _ordered(rows)) if rows else None
 
 
-_ANSWERS: dict[str, Callable[[Call, list[Row]], Any]] = {
+_ANSWERS: dict[str, Callable[[AggregateCall, list[Row]], Any]] = {
     "sum": _sum,
     "avg": _avg,
     "variance": _moment(sample=True, root=False),

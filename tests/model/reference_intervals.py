@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.model.reference import Change, Row, ordering, picked, plain
 from tests.model.reference_time import Outcome
-from tidegate.ir.join_specs import ANTI, FULL, LEFT, PROCTIME, RIGHT, SEMI, Comparison, IntervalSpec
-from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.ir.joins import ANTI, FULL, LEFT, PROCTIME, RIGHT, SEMI, Comparison, IntervalJoinSpec
+from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 
 DAY = 86_400_000_000
 PADDED = {LEFT: (0,), RIGHT: (1,), FULL: (0, 1), ANTI: (0,)}
@@ -49,7 +49,7 @@ class Told:
 class Intervals:
     """The join. `copies` are the rows of each side that are there."""
 
-    def __init__(self, spec: IntervalSpec) -> None:
+    def __init__(self, spec: IntervalJoinSpec) -> None:
         self._spec = spec
         self._early = spec.early if spec.kind in (LEFT, RIGHT, FULL) else None
         self.copies: tuple[list[Copy], list[Copy]] = ([], [])
@@ -99,7 +99,7 @@ class Intervals:
         if self._spec.proctime:
             stamp = {self._spec.times[side]: clock.time_us}
             return [replace(change, row={**change.row, **stamp}) for change in changes]
-        lines = clock.before if self._spec.delayed[side] else clock.lines
+        lines = clock.previous_watermarks if self._spec.delayed[side] else clock.watermarks
         taken = []
         for change in changes:
             time = change.row[self._spec.times[side]]
@@ -141,16 +141,16 @@ class Intervals:
             return True
         return self._able(side, copy) and clock.time_us <= copy.row[time] + max(self._last(side), 0)
 
-    def _frontier(self, side: int, lines: Mapping[str, Bound]) -> float:
-        name = self._spec.lines[side]
+    def _frontier(self, side: int, lines: Mapping[str, WatermarkValue]) -> float:
+        name = self._spec.watermarks[side]
         line = None if name is None else lines.get(name)
         if line is None or line == INFINITE:
             return -math.inf if line is None else math.inf
-        return int(line) * (DAY if self._spec.line_types[side] == "date" else 1)
+        return int(line) * (DAY if self._spec.watermark_types[side] == "date" else 1)
 
     def _now(self, side: int) -> float:
         assert self._clock is not None
-        return self._clock.time_us if self._spec.proctime else self._frontier(side, self._clock.lines)
+        return self._clock.time_us if self._spec.proctime else self._frontier(side, self._clock.watermarks)
 
     def _last(self, side: int) -> int:
         """How long after a row the last one comes that it can meet."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.model.reference import Change, Model, Row, ordering, picked, plain
-from tidegate.ir.join_specs import JoinSpec, KeyPair, LookupSpec, Taken
+from tidegate.ir.joins import JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
 
 Named = Mapping[str, Any]
 """A row by its columns, with values as `plain` gives them."""
@@ -51,7 +51,7 @@ class Joined(Model):
 class LookedUp(Model):
     """The lookup join: all that ever left, each row with the table as it was then."""
 
-    def __init__(self, spec: LookupSpec) -> None:
+    def __init__(self, spec: LookupJoinSpec) -> None:
         self._spec = spec
         self._table: list[Named] = []
         self._left: Counter[Row] = Counter()
@@ -72,7 +72,7 @@ class LookedUp(Model):
         return found if found or self._spec.kind == "inner" else [output(self._spec.outputs, left, None)]
 
 
-def meets(spec: JoinSpec | LookupSpec, left: Named, right: Named) -> bool:
+def meets(spec: JoinSpec | LookupJoinSpec, left: Named, right: Named) -> bool:
     return all(_equal(left, right, pair) for pair in spec.keys) and all(
         holds(left[test.left], test.op, right[test.right]) for test in spec.conditions
     )
@@ -101,7 +101,7 @@ def holds(left: Any, op: str, right: Any) -> bool:
     raise ValueError(op)
 
 
-def output(outputs: Sequence[Taken], left: Named | None, right: Named | None) -> Row:
+def output(outputs: Sequence[OutputColumn], left: Named | None, right: Named | None) -> Row:
     sides = (left, right)
     return tuple(None if (row := sides[taken.side]) is None else row[taken.column] for taken in outputs)
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.model.reference import Change, Groups, Row, picked
-from tidegate.ir.specs import DuringSpec, GateSpec, HoldBackSpec, Test, WindowedSpec, WindowSpec
-from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.ir.specs import GateSpec, HoldBackSpec, TemporalFilterSpec, WindowAggregateSpec
+from tidegate.ir.windows import WatermarkTest, WindowSpec
+from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -35,13 +36,13 @@ def micros(time: datetime.date) -> int:
     return (time.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
 
 
-def reached(line: Bound, value: int) -> bool:
+def reached(line: WatermarkValue, value: int) -> bool:
     """Whether a line is at or above a value."""
     return line == INFINITE or (line is not None and float(line) >= value)
 
 
-def passing(test: Test, row: Mapping[str, Any], lines: Mapping[str, Bound]) -> bool:
-    value, line = row[test.column], lines.get(test.line)
+def passing(test: WatermarkTest, row: Mapping[str, Any], lines: Mapping[str, WatermarkValue]) -> bool:
+    value, line = row[test.column], lines.get(test.watermark)
     if value is None or line is None:
         return False
     number = micros(value) if isinstance(value, datetime.date) else value
@@ -87,7 +88,7 @@ class _Line:
 class Windows:
     """GROUP BY windows: every row is put into each of its windows that is open, and stays there."""
 
-    def __init__(self, spec: WindowedSpec) -> None:
+    def __init__(self, spec: WindowAggregateSpec) -> None:
         self._spec, self._groups = spec, Groups(spec.aggregate)
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
@@ -112,13 +113,13 @@ class Windows:
         """The part of the content that may still change."""
         place = self._spec.aggregate.keys.index(self._spec.window.end)
         everything = self.content()
-        return Counter({row: n for row, n in everything.items() if not self._closed(row[place], clock.lines)})
+        return Counter({row: n for row, n in everything.items() if not self._closed(row[place], clock.watermarks)})
 
-    def _since(self, clock: Clock) -> Mapping[str, Bound]:
-        return clock.before if self._spec.delayed else clock.lines
+    def _since(self, clock: Clock) -> Mapping[str, WatermarkValue]:
+        return clock.previous_watermarks if self._spec.delayed else clock.watermarks
 
-    def _closed(self, end: datetime.datetime, lines: Mapping[str, Bound]) -> bool:
-        line = None if self._spec.line is None else lines.get(self._spec.line)
+    def _closed(self, end: datetime.datetime, lines: Mapping[str, WatermarkValue]) -> bool:
+        line = None if self._spec.watermark is None else lines.get(self._spec.watermark)
         return reached(line, micros(end) + self._spec.lateness)
 
     def _in(self, change: Change, window: tuple[datetime.datetime, datetime.datetime]) -> Change:
@@ -157,7 +158,7 @@ class SessionWindows:
     """GROUP BY sessions: all rows of open sessions, and where closed ones lay. Each row has weight 1 and stands for
     itself; its place tells when it came."""
 
-    def __init__(self, spec: WindowedSpec) -> None:
+    def __init__(self, spec: WindowAggregateSpec) -> None:
         self._spec = spec
         self._keys = [name for name in spec.aggregate.keys if name not in (spec.window.start, spec.window.end)]
         self._rows: list[Change] = []
@@ -165,7 +166,11 @@ class SessionWindows:
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
         spec, outcome = self._spec, Outcome()
-        line = None if spec.line is None else (clock.before if spec.delayed else clock.lines).get(spec.line)
+        line = (
+            None
+            if spec.watermark is None
+            else (clock.previous_watermarks if spec.delayed else clock.watermarks).get(spec.watermark)
+        )
         for session in self._sessions():
             if reached(line, session.end + spec.lateness):
                 self._over.append(session)
@@ -207,7 +212,7 @@ class SessionWindows:
                     self._rows.remove(same[0])
         return came
 
-    def _reopens(self, row: Change, line: Bound, outcome: Outcome) -> bool:
+    def _reopens(self, row: Change, line: WatermarkValue, outcome: Outcome) -> bool:
         spec, time = self._spec, micros(row.row[self._spec.window.time])
         gap, key = spec.window.size.micros, picked(row.row, self._keys)
         for session in self._over:
@@ -255,7 +260,7 @@ class Gate:
         return outcome
 
     def refused(self, row: Mapping[str, Any], clock: Clock) -> str | None:
-        spec, lines = self._spec, clock.before if self._spec.delayed else clock.lines
+        spec, lines = self._spec, clock.previous_watermarks if self._spec.delayed else clock.watermarks
         if spec.every is None and any(row[test.column] is None for test in spec.release):
             return "no_time"
         return "late" if spec.late and all(passing(test, row, lines) for test in spec.late) else None
@@ -276,12 +281,14 @@ class Gate:
     def _goes(self, row: Mapping[str, Any], clock: Clock) -> bool:
         now, before = (
             bool(self._spec.release) and all(passing(test, row, lines) for test in self._spec.release)
-            for lines in (clock.lines, clock.before)
+            for lines in (clock.watermarks, clock.previous_watermarks)
         )
         every = self._spec.every
         if every is None:
             return now
-        ticks = clock.before_us > 0 and any(us % every == 0 for us in range(clock.before_us + 1, clock.time_us + 1))
+        ticks = clock.previous_time_us > 0 and any(
+            us % every == 0 for us in range(clock.previous_time_us + 1, clock.time_us + 1)
+        )
         return ticks or (now and not before)
 
 
@@ -300,13 +307,13 @@ class Waiting:
 
     def _free(self, change: Change, clock: Clock) -> bool:
         tests = self._spec.tests
-        return all(change.row[test.column] is None or passing(test, change.row, clock.lines) for test in tests)
+        return all(change.row[test.column] is None or passing(test, change.row, clock.watermarks) for test in tests)
 
 
 class While:
     """DURING: all rows that ever came, of which some are there."""
 
-    def __init__(self, spec: DuringSpec) -> None:
+    def __init__(self, spec: TemporalFilterSpec) -> None:
         self._spec = spec
         self._rows: Counter[tuple[Row, int | None, int | None]] = Counter()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.catalog import Column, Relation, TimeNote
-from tidegate.ir.specs import Call, Order
+from tidegate.ir.specs import AggregateCall, Order
 from tidegate.plan import Aggregate, Filter, Item, Node, Project, Rank, Scalar, Scan
 from tidegate.plan.explain import explain_plan
 from tidegate.plan.scalar import column_tree
@@ -51,7 +51,9 @@ def where(below: Node, sql: str) -> Filter:
 
 def total(below: Node, key: str = "item", value: str = "price") -> Aggregate:
     """SUM and MAX of a value by a key."""
-    calls = tuple(Call(func, (value,), ("bigint",), out, "bigint") for func, out in (("sum", "s"), ("max", "m")))
+    calls = tuple(
+        AggregateCall(func, (value,), ("bigint",), out, "bigint") for func, out in (("sum", "s"), ("max", "m"))
+    )
     return Aggregate(below, (key,) if key else (), calls)
 
 

@@ -14,7 +14,7 @@ from tidegate.bind.context import Context
 from tidegate.bind.joins.hint import early_fire
 from tidegate.catalog import options as catalog_options
 from tidegate.cli.main import seconds
-from tidegate.core.durations import Length, parse_length, render_length
+from tidegate.core.durations import CalendarInterval, parse_length, render_length
 from tidegate.core.options import Bag
 from tidegate.errors import Error, Span
 from tidegate.sql.lengths import length
@@ -159,21 +159,21 @@ def test_refusals_name_the_same_examples(entry: Callable[[str], int]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("-5 s", Length(-5_000_000)),
-        ("interval 5 minutes", Length(300_000_000)),
-        ("2 quarters", Length(months=6)),
-        ("1y 2mon", Length(months=14)),
-        ("1 month 2 days", Length(48 * HOUR, 1)),
+        ("-5 s", CalendarInterval(-5_000_000)),
+        ("interval 5 minutes", CalendarInterval(300_000_000)),
+        ("2 quarters", CalendarInterval(months=6)),
+        ("1y 2mon", CalendarInterval(months=14)),
+        ("1 month 2 days", CalendarInterval(48 * HOUR, 1)),
         ("2 fortnights", None),
     ],
 )
-def test_lengths_may_be_negative_and_count_months(text: str, expected: Length | None) -> None:
+def test_lengths_may_be_negative_and_count_months(text: str, expected: CalendarInterval | None) -> None:
     assert parse_length(text) == expected
 
 
 @pytest.mark.parametrize("micros", [0, 1, 999, 1_000, 59_000_000, HOUR * 3 // 2, 48 * HOUR + 1, -HOUR])
 def test_rendered_lengths_read_back(micros: int) -> None:
-    text = render_length(Length(micros))
+    text = render_length(CalendarInterval(micros))
     sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
     found = parse_length(text)
     assert found is not None and sign * found.micros == micros

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
+from tidegate.core.durations import CalendarInterval
 from tidegate.core.schema import Column
 from tidegate.core.types import Type
-from tidegate.ir.specs import Length
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given, Input
 from tidegate.testing.time.amounts import INFINITE, number
 from tidegate.testing.time.frontiers import Frontier, Hold, Time
@@ -95,7 +95,7 @@ def test_a_held_row_moves_the_waterline_only_when_it_comes():
 
 
 def test_an_idle_input_follows_the_clock():
-    time = Time([Frontier(0, KIND, Length(2 * S), False)], idle_timeout=10 * S)
+    time = Time([Frontier(0, KIND, CalendarInterval(2 * S), False)], idle_timeout=10 * S)
     time.accept([(datetime(2020, 1, 1, 12, 0, 3, tzinfo=UTC),)], clock=0)
     time.tick(9 * S)
     assert time.line(0) == NOON + 1 * S
@@ -106,7 +106,7 @@ def test_an_idle_input_follows_the_clock():
 
 
 def test_times_far_ahead_of_the_clock_move_nothing():
-    time = Time([Frontier(0, KIND, Length(), False)], max_ahead=60 * S)
+    time = Time([Frontier(0, KIND, CalendarInterval(), False)], max_ahead=60 * S)
     time.accept([(datetime(2020, 1, 1, 12, 1, 1, tzinfo=UTC),)], clock=NOON)
     assert time.line(0) is None
     time.accept([(datetime(2020, 1, 1, 12, 1, tzinfo=UTC),)], clock=NOON)

@@ -16,7 +16,8 @@ from tidegate.bind.scope import WRITTEN
 from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.unsupported import refused
 from tidegate.errors import Span, make
-from tidegate.ir.specs import Call, WindowSpec
+from tidegate.ir.specs import AggregateCall
+from tidegate.ir.windows import WindowSpec
 from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, render, span_of
@@ -92,7 +93,7 @@ def group(
     types = typing.typed(analyzer, plan.schema, list(calls.values()))
     by_name = {column.name: column.type for column in arguments.schema}
     made = tuple(
-        Call(
+        AggregateCall(
             func=want.func,
             args=args,
             arg_types=tuple(by_name[arg] for arg in args),
@@ -122,7 +123,7 @@ def _hull(trees: Sequence[exp.Expr]) -> Span | None:
     return reduce(Span.hull, spans) if spans else None
 
 
-def _grouped(below: Node, keys: tuple[str, ...], calls: tuple[Call, ...]) -> Node:
+def _grouped(below: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
     """Groups without aggregates are distinct keys."""
     if calls or not keys:
         return Aggregate(below, keys, calls)

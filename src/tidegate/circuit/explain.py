@@ -79,7 +79,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
 def _step(step: Step) -> str:
     match step:
         case LateFilter():
-            return "unless late: " + ", ".join(f"{test.column} < {test.line}" for test in step.tests)
+            return "unless late: " + ", ".join(f"{test.column} < {test.watermark}" for test in step.tests)
         case Filter():
             return f"where {step.sql}"
         case Project():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec, Taken
+from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec, OutputColumn
 from tidegate.plan import AnyJoin, IntervalJoin, Join, Lookup, Node
 
 
@@ -17,8 +17,8 @@ def join_spec(node: Join) -> JoinSpec:
     )
 
 
-def lookup_spec(node: Lookup) -> LookupSpec:
-    return LookupSpec(
+def lookup_spec(node: Lookup) -> LookupJoinSpec:
+    return LookupJoinSpec(
         kind=node.kind,
         keys=node.keys,
         outputs=_outputs(node),
@@ -27,10 +27,10 @@ def lookup_spec(node: Lookup) -> LookupSpec:
     )
 
 
-def interval_spec(node: IntervalJoin, lines: tuple[str | None, str | None]) -> IntervalSpec:
+def interval_spec(node: IntervalJoin, lines: tuple[str | None, str | None]) -> IntervalJoinSpec:
     """`lines` are the names of the watermarks of both times."""
     types = tuple(_type(side, time) for side, time in zip(node.inputs, node.times, strict=True))
-    return IntervalSpec(
+    return IntervalJoinSpec(
         kind=node.kind,
         keys=node.keys,
         outputs=_outputs(node),
@@ -38,19 +38,19 @@ def interval_spec(node: IntervalJoin, lines: tuple[str | None, str | None]) -> I
         times=node.micros,
         lower=node.lower,
         upper=node.upper,
-        lines=lines,
-        line_types=(types[0], types[1]),
+        watermarks=lines,
+        watermark_types=(types[0], types[1]),
         delayed=(node.left.traits.delayed, node.right.traits.delayed),
         conditions=node.conditions,
         append_only=(node.left.traits.append_only, node.right.traits.append_only),
         proctime=node.proctime,
         early=node.early,
-        mark=node.mark,
+        correction_id=node.mark,
     )
 
 
-def _outputs(node: AnyJoin) -> tuple[Taken, ...]:
-    return tuple(Taken(name, int(name not in node.left.columns), name) for name in node.taken)
+def _outputs(node: AnyJoin) -> tuple[OutputColumn, ...]:
+    return tuple(OutputColumn(name, int(name not in node.left.columns), name) for name in node.taken)
 
 
 def _type(side: Node, column: str) -> str:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from functools import singledispatch
 
 from tidegate.core.durations import render_micros
-from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec
 from tidegate.ir.specs import (
     AggregateSpec,
-    AssignSpec,
+    AssignWindowsSpec,
     DistinctSpec,
-    DuringSpec,
-    GatedSpec,
+    GatedAggregateSpec,
     GateSpec,
     HoldBackSpec,
     KernelSpec,
     SetOpSpec,
     TableSpec,
-    Test,
+    TemporalFilterSpec,
     TopNSpec,
-    WindowedSpec,
+    WindowAggregateSpec,
 )
+from tidegate.ir.windows import WatermarkTest
 from tidegate.plan.words import call_text, join_text, top_text, window_text
 
 
@@ -57,7 +57,7 @@ def _(spec: TableSpec) -> str:
 
 
 @label.register
-def _(spec: WindowedSpec) -> str:
+def _(spec: WindowAggregateSpec) -> str:
     keys = [key for key in spec.aggregate.keys if key not in (spec.window.start, spec.window.end)]
     by = ", ".join([*keys, window_text(spec.window)])
     late = f", {render_micros(spec.lateness)} late" if spec.lateness else ""
@@ -65,7 +65,7 @@ def _(spec: WindowedSpec) -> str:
 
 
 @label.register
-def _(spec: AssignSpec) -> str:
+def _(spec: AssignWindowsSpec) -> str:
     per = f" per {', '.join(spec.partition)}" if spec.partition else ""
     return f"assign {window_text(spec.window)}{per}"
 
@@ -78,7 +78,7 @@ def _(spec: GateSpec) -> str:
 
 
 @label.register
-def _(spec: GatedSpec) -> str:
+def _(spec: GatedAggregateSpec) -> str:
     return f"{label(spec.inner)}; {label(spec.gate)}"
 
 
@@ -88,7 +88,7 @@ def _(spec: HoldBackSpec) -> str:
 
 
 @label.register
-def _(spec: DuringSpec) -> str:
+def _(spec: TemporalFilterSpec) -> str:
     return f"during {spec.since or 'ever'} to {spec.until or 'ever'}"
 
 
@@ -98,17 +98,17 @@ def _(spec: JoinSpec) -> str:
 
 
 @label.register
-def _(spec: LookupSpec) -> str:
+def _(spec: LookupJoinSpec) -> str:
     return f"lookup {join_text(spec.kind, spec.keys, spec.conditions)}"
 
 
 @label.register
-def _(spec: IntervalSpec) -> str:
+def _(spec: IntervalJoinSpec) -> str:
     left, right = spec.times
     bounds = f"{right} - {left} in {render_micros(spec.lower)}..{render_micros(spec.upper)}"
     early = f", early after {render_micros(spec.early.delay)} of {spec.early.mode}" if spec.early else ""
     return f"interval join {join_text(spec.kind, spec.keys, spec.conditions)}, {bounds}{early}"
 
 
-def _test(test: Test) -> str:
-    return f"{test.column} {'<=' if test.inclusive else '<'} {test.line}"
+def _test(test: WatermarkTest) -> str:
+    return f"{test.column} {'<=' if test.inclusive else '<'} {test.watermark}"

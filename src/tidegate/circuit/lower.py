@@ -31,23 +31,22 @@ from tidegate.circuit.rejected_rows import port_columns, with_row
 from tidegate.core.columns import ORDER
 from tidegate.core.durations import parse_micros
 from tidegate.core.schema import Column, Schema, names
-from tidegate.ir.join_specs import IntervalSpec, LookupSpec
+from tidegate.ir.joins import IntervalJoinSpec, LookupJoinSpec
 from tidegate.ir.specs import (
     AggregateSpec,
-    AssignSpec,
+    AssignWindowsSpec,
     DistinctSpec,
-    DuringSpec,
-    GatedSpec,
+    GatedAggregateSpec,
     GateSpec,
     HoldBackSpec,
     KernelSpec,
     SetOpSpec,
     TableSpec,
-    Test,
+    TemporalFilterSpec,
     TopNSpec,
-    WindowedSpec,
-    WindowSpec,
+    WindowAggregateSpec,
 )
+from tidegate.ir.windows import WatermarkTest, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.joins.pairs import kept as stored_columns
 from tidegate.kernels.top_n import ROW_HASH
@@ -57,7 +56,7 @@ from tidegate.plan.words import quoted
 from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, Watermark, Watermarks, observed_name
 
 Branches = tuple[Branch, ...]
-EVICTING = (WindowedSpec, GateSpec, GatedSpec, DuringSpec, IntervalSpec, LookupSpec)
+EVICTING = (WindowAggregateSpec, GateSpec, GatedAggregateSpec, TemporalFilterSpec, IntervalJoinSpec, LookupJoinSpec)
 NO_RESULT = f"NOT startswith(coalesce(`channel`, ''), '{RESULTS}')"
 EXACT_GROUPS = 10_000
 """Up to so many groups a cap is exact: they are all in one bucket."""
@@ -160,20 +159,21 @@ class Lowering:
         name = f"{relation.name}, as it arrives"
         self.ingresses.setdefault(name, Ingress(relation.name, rows, relation.columns, (), seen))
         spec = HoldBackSpec(
-            names(relation.columns), tuple(Test(column, self.watermark(line), True) for column, line in held.items())
+            names(relation.columns),
+            tuple(WatermarkTest(column, self.watermark(line), True) for column, line in held.items()),
         )
         port = Port(rows, relation.columns, _hashable(relation.columns), ordered=True)
         columns = (*relation.columns, Column(ORDER, "bigint", False))
         return self._op(spec, (port,), columns, self._begun.get(relation.name.casefold(), 0))
 
-    def _table(self, relation: Relation, rows: Branches, lateness: tuple[Test, ...]) -> Branches:
+    def _table(self, relation: Relation, rows: Branches, lateness: tuple[WatermarkTest, ...]) -> Branches:
         columns, key = names(relation.columns), relation.primary_key
         spec = TableSpec(relation.name, columns, key, relation.append_only, lateness)
         rejected = _rejected_of(relation, lateness)
         port = Port(rows, relation.columns, key or _hashable(relation.columns), ordered=True, rejected=rejected)
         return self._op(spec, (port,), relation.columns, self._begun.get(relation.name.casefold(), 0))
 
-    def _late_tests(self, relation: str, lines: Watermarks) -> tuple[Test, ...]:
+    def _late_tests(self, relation: str, lines: Watermarks) -> tuple[WatermarkTest, ...]:
         """The tests of LATENESS. With WATERMARK FOR on the same column only LATENESS closes the door."""
         found = [
             (column, each)
@@ -181,9 +181,9 @@ class Lowering:
             for each in line.declarations
             if each.note == "lateness" and each.relation == relation
         ]
-        return tuple(Test(column, self.watermark(line)) for column, line in found)
+        return tuple(WatermarkTest(column, self.watermark(line)) for column, line in found)
 
-    def _ingress(self, relation: Relation, rows: Branches, tests: tuple[Test, ...]) -> None:
+    def _ingress(self, relation: Relation, rows: Branches, tests: tuple[WatermarkTest, ...]) -> None:
         seen = tuple(
             ObservedColumn(column, observed_name(relation.name, column), _max_ahead(relation, line.type))
             for column, line in logical.declared_watermarks(relation)
@@ -233,16 +233,16 @@ class Lowering:
         over = self._eviction(node.input, node.keys) if cap is None else ()
         return AggregateSpec(node.keys, node.calls, below.append_only, not node.keys, cap, over, below.delayed)
 
-    def _eviction(self, below: Node, columns: tuple[str, ...]) -> tuple[Test, ...]:
+    def _eviction(self, below: Node, columns: tuple[str, ...]) -> tuple[WatermarkTest, ...]:
         """Eviction test: groups below this strict watermark can never change."""
         lines = [(name, line) for name in columns if (line := below.traits.watermark(name)) is not None and line.strict]
-        return tuple(Test(name, self.watermark(line)) for name, line in lines[:1])
+        return tuple(WatermarkTest(name, self.watermark(line)) for name, line in lines[:1])
 
     def _aggregate_port(self, node: logical.Aggregate) -> Port:
         spec = self._aggregate(node)
         key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
         port = replace(self._port(node.input, key), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec))
-        return port if node.max_groups is None else self._rejecting(port, node.input, (Test("", ""),))
+        return port if node.max_groups is None else self._rejecting(port, node.input, (WatermarkTest("", ""),))
 
     @_lower.register
     def _(self, node: logical.WindowAggregate) -> Branches:
@@ -251,7 +251,7 @@ class Lowering:
 
     @_lower.register
     def _(self, node: logical.Window) -> Branches:
-        spec = AssignSpec(_typed(node.window, node.input), names(node.input.schema), node.partition)
+        spec = AssignWindowsSpec(_typed(node.window, node.input), names(node.input.schema), node.partition)
         key = node.partition if node.window.kind == "session" else _hashable(node.input.schema)
         return self._op(spec, (self._port(node.input, key),), node.schema)
 
@@ -259,25 +259,29 @@ class Lowering:
     def _(self, node: logical.Gate) -> Branches:
         gate = GateSpec(
             columns=node.columns,
-            release=tuple(Test(each.column, self.watermark(each.release), each.inclusive) for each in node.closing),
-            late=() if node.every else tuple(Test(e.column, self.watermark(e.late), e.inclusive) for e in node.closing),
+            release=tuple(
+                WatermarkTest(each.column, self.watermark(each.release), each.inclusive) for each in node.closing
+            ),
+            late=()
+            if node.every
+            else tuple(WatermarkTest(e.column, self.watermark(e.late), e.inclusive) for e in node.closing),
             every=node.every,
             delayed=node.input.traits.delayed,
         )
         below = node.input
         if isinstance(below, logical.WindowAggregate):
             spec = self._windowed(below)
-            return self._op(GatedSpec(spec, gate), (self._window_port(below, spec),), node.schema)
+            return self._op(GatedAggregateSpec(spec, gate), (self._window_port(below, spec),), node.schema)
         if isinstance(below, logical.Aggregate):
             gate = replace(gate, delayed=below.input.traits.delayed)
             port = self._rejecting(self._aggregate_port(below), below.input, gate.late)
-            return self._op(GatedSpec(self._aggregate(below), gate), (port,), node.schema)
+            return self._op(GatedAggregateSpec(self._aggregate(below), gate), (port,), node.schema)
         port = self._rejecting(self._port(below, _hashable(below.schema)), below, gate.late)
         return self._op(gate, (port,), node.schema)
 
     @_lower.register
     def _(self, node: logical.TemporalFilter) -> Branches:
-        spec = DuringSpec(node.columns, node.since, node.until)
+        spec = TemporalFilterSpec(node.columns, node.since, node.until)
         return self._op(spec, (self._port(node.input, _hashable(node.schema)),), node.schema)
 
     @_lower.register
@@ -285,7 +289,7 @@ class Lowering:
         told = _told(node)
         rows = self.branches(_without(node.input, told))
         late = [(column, line) for column, line in node.declared if line.strict]
-        tests = tuple(Test(column, self.watermark(line)) for column, line in late)
+        tests = tuple(WatermarkTest(column, self.watermark(line)) for column, line in late)
         seen = tuple(ObservedColumn(column, observed_name(node.view, column)) for column, _ in node.declared)
         seen_columns = [each.column for each in seen]
         looked_at = rows if tests else _narrowed(self.branches(node.input), [*seen_columns, *told])
@@ -294,31 +298,31 @@ class Lowering:
         )
         return _late_filtered(rows, tests)
 
-    def _windowed(self, node: logical.WindowAggregate) -> WindowedSpec:
+    def _windowed(self, node: logical.WindowAggregate) -> WindowAggregateSpec:
         window, below = _typed(node.window, node.input), node.input.traits
         keys = (*node.keys, window.start, window.end)
         aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
         line = None if node.watermark is None else self.watermark(node.watermark)
-        return WindowedSpec(window, aggregate, line, node.lateness, below.delayed)
+        return WindowAggregateSpec(window, aggregate, line, node.lateness, below.delayed)
 
-    def _window_port(self, node: logical.WindowAggregate, spec: WindowedSpec) -> Port:
+    def _window_port(self, node: logical.WindowAggregate, spec: WindowAggregateSpec) -> Port:
         key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
         rows = on_port(spec)
         port = replace(self._port(node.input, key), hashes=aggregates.hashes(rows), ordered=aggregates.ordered(rows))
-        late = Test(node.window.time, spec.line or "")
+        late = WatermarkTest(node.window.time, spec.watermark or "")
         return self._rejecting(port, node.input, (late,))
 
-    def _rejecting(self, port: Port, below: Node, late: tuple[Test, ...]) -> Port:
+    def _rejecting(self, port: Port, below: Node, late: tuple[WatermarkTest, ...]) -> Port:
         """The port with all columns of the rows that it may refuse, for the record."""
         found = with_row(below)
         if not late:
             return port
         if found is None:
             row = tuple((name, name) for name in port_columns(below))
-            return replace(port, rejected=RejectedRows(None, (self._relation,), late[0].column, late[0].line, row))
+            return replace(port, rejected=RejectedRows(None, (self._relation,), late[0].column, late[0].watermark, row))
         plan, relation, row = found
         carried = tuple(name for name in plan.columns if name not in below.columns)
-        rejected = RejectedRows(relation, (self._relation,), late[0].column, late[0].line, row, carried)
+        rejected = RejectedRows(relation, (self._relation,), late[0].column, late[0].watermark, row, carried)
         return replace(port, branches=self.branches(plan), columns=plan.schema, rejected=rejected)
 
     @_lower.register
@@ -352,7 +356,7 @@ class Lowering:
     def _(self, node: logical.IntervalJoin) -> Branches:
         lines = tuple(None if line is None else self.watermark(line) for line in node.watermarks)
         ports = tuple(
-            port if line is None else self._rejecting(port, side, (Test(time, line),))
+            port if line is None else self._rejecting(port, side, (WatermarkTest(time, line),))
             for port, side, time, line in zip(self._sides(node), node.inputs, node.times, lines, strict=True)
         )
         return self._op(interval_spec(node, (lines[0], lines[1])), ports, node.schema)
@@ -447,7 +451,7 @@ def _also_rejected_by(op: Op, view: str) -> Op:
     return replace(op, ports=tuple(noted(port) for port in op.ports))
 
 
-def _late_filtered(rows: Branches, tests: tuple[Test, ...]) -> Branches:
+def _late_filtered(rows: Branches, tests: tuple[WatermarkTest, ...]) -> Branches:
     return tuple(replace(branch, steps=(*branch.steps, LateFilter(tests))) for branch in rows) if tests else rows
 
 
@@ -455,11 +459,11 @@ def _selected(columns: Schema) -> Project:
     return Project(tuple((name, quoted(name)) for name in names(columns)))
 
 
-def _rejected_of(relation: Relation, lateness: tuple[Test, ...]) -> RejectedRows | None:
+def _rejected_of(relation: Relation, lateness: tuple[WatermarkTest, ...]) -> RejectedRows | None:
     if not lateness:
         return None
     row = tuple((name, name) for name in names(relation.columns))
-    return RejectedRows(relation.name, (), lateness[0].column, lateness[0].line, row)
+    return RejectedRows(relation.name, (), lateness[0].column, lateness[0].watermark, row)
 
 
 def _followed(branch: Branch, step: Filter | Project, columns: Schema) -> Branch:

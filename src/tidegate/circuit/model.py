@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.schema import Schema
-from tidegate.ir.join_specs import IntervalSpec, LookupSpec
+from tidegate.ir.joins import IntervalJoinSpec, LookupJoinSpec
 from tidegate.ir.specs import (
     AggregateSpec,
     DistinctSpec,
-    DuringSpec,
-    GatedSpec,
+    GatedAggregateSpec,
     GateSpec,
     HoldBackSpec,
     KernelSpec,
     TableSpec,
-    Test,
-    WindowedSpec,
+    TemporalFilterSpec,
+    WindowAggregateSpec,
 )
+from tidegate.ir.windows import WatermarkTest
 from tidegate.traits.watermark import Watermark
 
 
@@ -43,7 +43,7 @@ class Project:
 class LateFilter:
     """Drops late rows, those that pass any of the tests. They are recorded at the ingress of their relation."""
 
-    tests: tuple[Test, ...]
+    tests: tuple[WatermarkTest, ...]
 
 
 Step = Filter | Project | LateFilter
@@ -114,25 +114,33 @@ class Op:
     @property
     def evicts(self) -> bool:
         """True if it no longer holds all that it has emitted, so that its output cannot be rebuilt from its state."""
-        evicting = WindowedSpec | GateSpec | GatedSpec | DuringSpec | HoldBackSpec | IntervalSpec | LookupSpec
-        over = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.over)
+        evicting = (
+            WindowAggregateSpec
+            | GateSpec
+            | GatedAggregateSpec
+            | TemporalFilterSpec
+            | HoldBackSpec
+            | IntervalJoinSpec
+            | LookupJoinSpec
+        )
+        over = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.evict_before)
         return over or isinstance(self.kernel, evicting)
 
     @property
     def timed(self) -> bool:
         """True if it has work to do when the clock moves, even if no row arrives."""
         match self.kernel:
-            case AggregateSpec(scalar=scalar, over=over):
+            case AggregateSpec(scalar=scalar, evict_before=over):
                 return scalar or bool(over)
-            case DistinctSpec(over=over):
+            case DistinctSpec(evict_before=over):
                 return bool(over)
             case TableSpec(lateness=lateness):
                 return bool(lateness)
-            case WindowedSpec(line=line):
+            case WindowAggregateSpec(watermark=line):
                 return line is not None
-            case IntervalSpec(lines=lines, proctime=proctime):
+            case IntervalJoinSpec(watermarks=lines, proctime=proctime):
                 return proctime or lines != (None, None)
-            case GateSpec() | GatedSpec() | HoldBackSpec() | DuringSpec():
+            case GateSpec() | GatedAggregateSpec() | HoldBackSpec() | TemporalFilterSpec():
                 return True
         return False
 
@@ -156,7 +164,7 @@ class Ingress:
     relation: str
     branches: tuple[Branch, ...]
     columns: Schema
-    tests: tuple[Test, ...]
+    tests: tuple[WatermarkTest, ...]
     observed: tuple[ObservedColumn, ...]
     checks: tuple[tuple[str, str], ...] = ()
     row: str | None = None

@@ -7,9 +7,10 @@ goes up when the meaning of its state changes: its ops then get new ids, and beg
 from __future__ import annotations
 
 from tidegate.circuit import model
+from tidegate.core.durations import CalendarInterval
 from tidegate.core.records import Codec
 from tidegate.core.schema import Column
-from tidegate.ir import join_specs, specs
+from tidegate.ir import joins, specs, windows
 from tidegate.traits import watermark
 
 KERNEL_VERSIONS = {
@@ -31,29 +32,29 @@ KERNEL_VERSIONS = {
 
 KINDS: dict[str, type] = {
     "aggregate": specs.AggregateSpec,
-    "assign_windows": specs.AssignSpec,
+    "assign_windows": specs.AssignWindowsSpec,
     "distinct": specs.DistinctSpec,
     "emit_gate": specs.GateSpec,
-    "gated": specs.GatedSpec,
+    "gated": specs.GatedAggregateSpec,
     "hold_back": specs.HoldBackSpec,
-    "interval_join": join_specs.IntervalSpec,
-    "join": join_specs.JoinSpec,
-    "lookup_join": join_specs.LookupSpec,
+    "interval_join": joins.IntervalJoinSpec,
+    "join": joins.JoinSpec,
+    "lookup_join": joins.LookupJoinSpec,
     "set_operation": specs.SetOpSpec,
     "table": specs.TableSpec,
-    "temporal_filter": specs.DuringSpec,
+    "temporal_filter": specs.TemporalFilterSpec,
     "top_n": specs.TopNSpec,
-    "windowed": specs.WindowedSpec,
-    "call": specs.Call,
+    "windowed": specs.WindowAggregateSpec,
+    "call": specs.AggregateCall,
     "column": Column,
-    "comparison": join_specs.Comparison,
-    "early_fire": join_specs.EarlyFire,
-    "join_column": join_specs.Taken,
-    "key_pair": join_specs.KeyPair,
-    "length": specs.Length,
+    "comparison": joins.Comparison,
+    "early_fire": joins.EarlyFire,
+    "join_column": joins.OutputColumn,
+    "key_pair": joins.KeyPair,
+    "length": CalendarInterval,
     "order": specs.Order,
-    "watermark_test": specs.Test,
-    "window": specs.WindowSpec,
+    "watermark_test": windows.WatermarkTest,
+    "window": windows.WindowSpec,
     "branch": model.Branch,
     "circuit": model.Circuit,
     "filter": model.Filter,

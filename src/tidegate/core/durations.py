@@ -49,8 +49,8 @@ _WRITTEN = ((DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s")
 
 
 @dataclass(frozen=True)
-class Length:
-    """A length of time. Months go by the calendar."""
+class CalendarInterval:
+    """A length of time. Months follow the calendar, so they are kept apart from microseconds."""
 
     micros: int = 0
     months: int = 0
@@ -80,14 +80,14 @@ def split_parts(text: str) -> list[tuple[Decimal, str]] | None:
     return parts or None
 
 
-def parse_length(text: str) -> Length | None:
+def parse_length(text: str) -> CalendarInterval | None:
     """The length of a duration, which may be negative and may have months. None if the text is not a duration."""
     parts = split_parts(text)
     if parts is None:
         return None
     micros = sum(int(number * MICROS[unit]) for number, unit in parts if unit in MICROS)
     months = sum(int(number * MONTHS[unit]) for number, unit in parts if unit in MONTHS)
-    return Length(micros, months)
+    return CalendarInterval(micros, months)
 
 
 def parse_micros(text: str) -> int | None:
@@ -114,7 +114,7 @@ def parse_positive(text: str) -> timedelta:
     return duration
 
 
-def render_length(length: Length) -> str:
+def render_length(length: CalendarInterval) -> str:
     """A length as text: `1h30m`, `2 months`."""
     months = f"{length.months} months" if length.months else ""
     rest = render_micros(length.micros) if length.micros or not months else ""

@@ -1,19 +1,23 @@
-"""What each stateful operator is told at CREATE: plain immutable data, picklable, part of the circuit's fingerprint."""
+"""Specs of the stateful operators: plain immutable data from which a kernel is made, and which identifies its state.
+
+`delayed`, wherever it occurs: rows reach the operator one step after the watermark that released them upstream, so they
+are compared with the watermarks of the previous step.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tidegate.core.durations import Length as Length
-from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec
+from tidegate.ir.windows import WatermarkTest, WindowSpec
 
 
 @dataclass(frozen=True)
-class Call:
-    """One aggregate of an Aggregate: `func` of the argument columns, into column `out` of Spark type `type`.
+class AggregateCall:
+    """One aggregate function: `func` of the argument columns, into column `out` of Spark type `type`.
 
-    `filter` names a boolean column; rows where it is not true do not count. `options` carries literals
-    (such as IGNORE NULLS), as text.
+    `filter` names a boolean column; only rows where it is true count. `options` holds literals as text, such as the
+    delimiter of LISTAGG.
     """
 
     func: str
@@ -27,38 +31,31 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Test:
-    """Whether a column's value is below the line of that name (or at it, if `inclusive`). NULL is not."""
-
-    column: str
-    line: str
-    inclusive: bool = False
-
-
-@dataclass(frozen=True)
 class AggregateSpec:
-    """GROUP BY `keys`. `append_only`: the input never retracts, so extremes need no multiset. No keys: one group that
-    exists from the first step on, if `scalar` (a global aggregate). Rows of new groups beyond `max_groups` are
-    refused. Groups that pass a test of `over` have all their rows, and are forgotten; `delayed`: they have them only a
-    step later."""
+    """GROUP BY `keys`.
+
+    `append_only`: the input never retracts, so extremes need no multiset. `scalar`: a global aggregate, whose single
+    group exists from the first step on. Rows of new groups beyond `max_groups` are rejected. Groups that pass a test of
+    `evict_before` can never change again and are evicted.
+    """
 
     keys: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AggregateCall, ...]
     append_only: bool
     scalar: bool
     max_groups: int | None = None
-    over: tuple[Test, ...] = ()
+    evict_before: tuple[WatermarkTest, ...] = ()
     delayed: bool = False
 
 
 @dataclass(frozen=True)
 class DistinctSpec:
-    """Each row once, as long as it is in the input at all. Rows that pass a test of `over` do not come again, and are
-    forgotten; `delayed`: they may for one more step."""
+    """Each row once while its weight is positive. Rows that pass a test of `evict_before` cannot come again and are
+    evicted."""
 
     columns: tuple[str, ...]
     append_only: bool
-    over: tuple[Test, ...] = ()
+    evict_before: tuple[WatermarkTest, ...] = ()
     delayed: bool = False
 
 
@@ -73,6 +70,8 @@ class SetOpSpec:
 
 @dataclass(frozen=True)
 class Order:
+    """One item of an ORDER BY."""
+
     column: str
     descending: bool
     nulls_first: bool
@@ -80,9 +79,12 @@ class Order:
 
 @dataclass(frozen=True)
 class TopNSpec:
-    """The rows `offset < rank <= offset + limit` of each partition. Ties beyond `order` are broken by all columns
-    ascending (NULLs first), so the answer is one answer. `rank` is None, or the name of an added BIGINT/INT column with
-    the `function` ("row_number", "rank", "dense_rank") of each row; with rank and dense_rank ties share a place."""
+    """The rows with `offset < rank <= offset + limit` of each partition.
+
+    All columns ascending (NULLs first) break ties of `order`, so the answer is unique. `rank` names an added column
+    with the `function` (row_number, rank, dense_rank) of each row, or is None; under rank and dense_rank ties share a
+    rank.
+    """
 
     columns: tuple[str, ...]
     partition: tuple[str, ...]
@@ -95,55 +97,36 @@ class TopNSpec:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """The content of a table. Keyed (last writer wins) if `key` is not empty, else a bag. A change is late if the row
-    that it brings or replaces is below a line of `lateness`."""
+    """The content of a table: keyed (the last write wins) if `key` is not empty, else a bag. A change is late if the
+    row that it writes or replaces passes a test of `lateness`."""
 
     relation: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     append_only: bool
-    lateness: tuple[Test, ...] = ()
+    lateness: tuple[WatermarkTest, ...] = ()
 
 
 @dataclass(frozen=True)
-class WindowSpec:
-    """Windows `[start, end)` over the column `time` (timestamp, timestamp_ntz or date).
-
-    `kind`: tumble (`size`), hop (`size`, every `slide`), cumulate (`size` in steps of `slide`), session (`size` is the
-    gap, `slide` is None). Aligned to the epoch plus `offset` microseconds; windows of months to the year 1970.
-    `type` is the Spark type of `time`: it says how its line is reckoned, and the type of `start` and `end`.
-    """
-
-    kind: str
-    time: str
-    size: Length
-    slide: Length | None = None
-    offset: int = 0
-    start: str = "window_start"
-    end: str = "window_end"
-    type: str = "timestamp"
-
-
-@dataclass(frozen=True)
-class WindowedSpec:
+class WindowAggregateSpec:
     """GROUP BY windows: `aggregate` over the rows of each window. Its keys are the other group columns followed by
-    `window.start` and `window.end`. `line` names the frontier of `window.time` (None: windows never close).
+    `window.start` and `window.end`.
 
-    A row is late when the frontier has reached the end of all its windows plus `lateness` microseconds. `delayed`: rows
-    are held against the frontier of the step before, since what they come from lets them go when the frontier moves.
+    `watermark` names the watermark of `window.time` (None: windows never close). A row is late when the watermark has
+    reached the end of all its windows plus `lateness` microseconds.
     """
 
     window: WindowSpec
     aggregate: AggregateSpec
-    line: str | None
+    watermark: str | None
     lateness: int = 0
     delayed: bool = False
 
 
 @dataclass(frozen=True)
-class AssignSpec:
-    """Every row once for each of its windows, with their `start` and `end`; nothing is late here. Sessions are per
-    `partition`."""
+class AssignWindowsSpec:
+    """Window table functions: every row once for each of its windows, with their `start` and `end`. No row is late.
+    Sessions are per `partition`."""
 
     window: WindowSpec
     columns: tuple[str, ...]
@@ -152,41 +135,41 @@ class AssignSpec:
 
 @dataclass(frozen=True)
 class GateSpec:
-    """Holds changes of rows back and lets them go.
+    """The release policy of an EMIT clause: holds back changes of rows and releases them later.
 
-    A change leaves when its row passes all tests of `release` (none: it never does). With `every`, changes leave when
-    processing time has reached a multiple of that many microseconds, and those of a row that just begins to pass
-    `release` leave at once. A row that passes all tests of `late` (if there are any) comes too late. `columns` are
-    those of the rows it holds.
+    A change is released when its row passes all tests of `release` (none: never). With `every`, changes are released
+    when processing time reaches a multiple of that many microseconds, and those of a row that starts to pass `release`
+    at once. A row that passes all tests of `late` (if there are any) is late. `columns` are those of the rows.
     """
 
     columns: tuple[str, ...]
-    release: tuple[Test, ...]
-    late: tuple[Test, ...] = ()
+    release: tuple[WatermarkTest, ...]
+    late: tuple[WatermarkTest, ...] = ()
     every: int | None = None
     delayed: bool = False
 
 
 @dataclass(frozen=True)
-class GatedSpec:
-    """An aggregate and the gate that its results wait at."""
+class GatedAggregateSpec:
+    """An aggregate and the emit gate for its results."""
 
-    inner: AggregateSpec | WindowedSpec
+    inner: AggregateSpec | WindowAggregateSpec
     gate: GateSpec
 
 
 @dataclass(frozen=True)
 class HoldBackSpec:
-    """Rows come out once every test holds, in the step after the one that made it so; NULL never waits."""
+    """A reorder buffer: a row is released in the step after the one in which it passes all `tests`. Rows with NULL are
+    not held."""
 
     columns: tuple[str, ...]
-    tests: tuple[Test, ...]
+    tests: tuple[WatermarkTest, ...]
 
 
 @dataclass(frozen=True)
-class DuringSpec:
-    """Rows are there while `since <= processing time < until`, microseconds in columns of those names (None, or NULL in
-    the column: no such bound). Neither is among `columns`, the rows that come out."""
+class TemporalFilterSpec:
+    """Rows exist while `since <= processing time < until`: microseconds in columns of those names (None, or NULL in the
+    column: unbounded). Neither is among `columns`, the output."""
 
     columns: tuple[str, ...]
     since: str | None
@@ -199,30 +182,30 @@ KernelSpec = (
     | SetOpSpec
     | TopNSpec
     | TableSpec
-    | WindowedSpec
-    | AssignSpec
+    | WindowAggregateSpec
+    | AssignWindowsSpec
     | GateSpec
-    | GatedSpec
+    | GatedAggregateSpec
     | HoldBackSpec
-    | DuringSpec
+    | TemporalFilterSpec
     | JoinSpec
-    | LookupSpec
-    | IntervalSpec
+    | LookupJoinSpec
+    | IntervalJoinSpec
 )
 
 
-def share_of_cap(spec: KernelSpec, buckets: int) -> KernelSpec:
-    """The operator as one of several buckets runs it: each lets in its share of the groups that a cap allows. Keys fall
-    evenly, so all together are close to the cap."""
+def spec_per_bucket(spec: KernelSpec, buckets: int) -> KernelSpec:
+    """The spec for one of `buckets` buckets: `max_groups` is divided among them. Keys spread evenly, so that together
+    they come close to the limit."""
     match spec:
-        case GatedSpec(inner=inner):
-            found = share_of_cap(inner, buckets)
-            assert isinstance(found, AggregateSpec | WindowedSpec)
-            return replace(spec, inner=found)
-        case WindowedSpec(aggregate=aggregate):
-            found = share_of_cap(aggregate, buckets)
-            assert isinstance(found, AggregateSpec)
-            return replace(spec, aggregate=found)
-        case AggregateSpec(max_groups=int(most)) if buckets > 1:
-            return replace(spec, max_groups=-(-most // buckets))
+        case GatedAggregateSpec(inner=inner):
+            share = spec_per_bucket(inner, buckets)
+            assert isinstance(share, AggregateSpec | WindowAggregateSpec)
+            return replace(spec, inner=share)
+        case WindowAggregateSpec(aggregate=aggregate):
+            share = spec_per_bucket(aggregate, buckets)
+            assert isinstance(share, AggregateSpec)
+            return replace(spec, aggregate=share)
+        case AggregateSpec(max_groups=int(limit)) if buckets > 1:
+            return replace(spec, max_groups=-(-limit // buckets))
     return spec

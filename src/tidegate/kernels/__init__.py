@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tidegate.ir.join_specs import IntervalSpec, JoinSpec, LookupSpec
+from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec
 from tidegate.ir.specs import (
     AggregateSpec,
-    AssignSpec,
+    AssignWindowsSpec,
     DistinctSpec,
-    DuringSpec,
-    GatedSpec,
+    GatedAggregateSpec,
     GateSpec,
     HoldBackSpec,
     KernelSpec,
     SetOpSpec,
     TableSpec,
+    TemporalFilterSpec,
     TopNSpec,
-    WindowedSpec,
+    WindowAggregateSpec,
 )
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
@@ -50,21 +50,21 @@ def make(spec: KernelSpec) -> Kernel:
             return TopN(spec)
         case TableSpec():
             return make_table(spec)
-        case WindowedSpec():
+        case WindowAggregateSpec():
             return make_windowed(spec)
-        case AssignSpec():
+        case AssignWindowsSpec():
             return make_assign(spec)
         case HoldBackSpec():
             return HoldBack(spec)
-        case DuringSpec():
+        case TemporalFilterSpec():
             return During(spec)
         case GateSpec():
             return Gate(spec)
-        case GatedSpec():
+        case GatedAggregateSpec():
             return Closing(spec) if closes_once(spec) else Gated(spec)
         case JoinSpec():
             return Join(spec)
-        case LookupSpec():
+        case LookupJoinSpec():
             return Lookup(spec)
-        case IntervalSpec():
+        case IntervalJoinSpec():
             return IntervalJoin(spec)

@@ -16,24 +16,24 @@ from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import results
 from tidegate.kernels.aggregates.step import GroupStep
-from tidegate.kernels.api import Clock, Delta, RowError, State, Welcoming
+from tidegate.kernels.api import Clock, Delta, NeverLate, RowError, State
 from tidegate.kernels.cap import Cap
 from tidegate.kernels.lines import since
 from tidegate.kernels.over import filed, forget
 
 
-class Aggregate(Welcoming):
+class Aggregate(NeverLate):
     """The kernel. What it keeps of a group: the number of its rows, sums, best entries, and values where needed."""
 
     def __init__(self, spec: AggregateSpec) -> None:
         self.spec, self.plan = spec, Plan(spec)
         self._partial = Partial(self.plan)
         self._cap = None if spec.max_groups is None else Cap(spec.keys, spec.max_groups)
-        self._over, self._delayed = spec.over, spec.delayed
+        self._over, self._delayed = spec.evict_before, spec.delayed
 
     @property
-    def hashed_after(self) -> bool:
-        return self._partial.hashed_after
+    def hashes_after_combine(self) -> bool:
+        return self._partial.hashes_after_combine
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._partial.combined(rows)
@@ -47,7 +47,7 @@ class Aggregate(Welcoming):
         dropped = self._forget(clock, state)
         if rows is None or rows.is_empty():
             if not begins:
-                return Delta(dropped=dropped)
+                return Delta(evicted=dropped)
             rows = self.plan.empty_input()
         rows = filed(rows, self._over)
         errors: list[RowError] = []
@@ -57,7 +57,7 @@ class Aggregate(Welcoming):
         if begins and parts.groups.is_empty():
             parts = _zero(parts)
         changes = None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state).changes(filed=True)
-        return Delta(changes, errors, dropped=dropped)
+        return Delta(changes, errors, evicted=dropped)
 
     def _forget(self, clock: Clock, state: State) -> int:
         """Drops the groups that have all their rows: none of them is touched in this step."""

@@ -1,7 +1,7 @@
-"""What a kernel is: a pure function of one step, over state it reads and writes through tables of segments.
+"""The contract of a kernel: a pure function of one step, over state that it reads and writes through tables.
 
-A kernel belongs to one bucket of one op. Frames are Polars. Every input frame carries the port's columns plus
-`__w` (Int64, the weight) and `__h` (Int64, hash of the port's key), and any further hashes the port declares.
+A kernel runs one bucket of one op. Frames are Polars. Every input frame has the port's columns plus `__w` (Int64, the
+weight) and `__h` (Int64, the hash of the port's key), and any further hashes that the port declares.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-Bound = int | float | str | None
-"""The value of a line, as a column of its type is stored: microseconds, days, a number; a decimal as text ("12.50").
-None while there is none yet; `INFINITE` when no more rows will come."""
+WatermarkValue = int | float | str | None
+"""The value of a watermark in the physical form of its column: microseconds, days, a number; a decimal as text
+("12.50"). None while it has no value yet; `INFINITE` once no more rows will come."""
 
 INFINITE = "inf"
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The logical time of a step: the same whenever the step is run again.
+    """The logical time of a step. A step that is replayed gets the same clock.
 
-    `lines` are the waterlines that hold in this step, `before` those that held in the step before, both by name;
-    `before_us` is the time of the step before, 0 if there was none.
+    `watermarks` are those of this step and `previous_watermarks` those of the previous one, by name.
+    `previous_time_us` is the processing time of the previous step, 0 if there was none.
     """
 
     step: int
     time_us: int
-    lines: Mapping[str, Bound] = field(default_factory=dict)
-    before: Mapping[str, Bound] = field(default_factory=dict)
-    before_us: int = 0
+    watermarks: Mapping[str, WatermarkValue] = field(default_factory=dict)
+    previous_watermarks: Mapping[str, WatermarkValue] = field(default_factory=dict)
+    previous_time_us: int = 0
 
 
 @dataclass(frozen=True)
 class RowError:
-    """A row that was refused: it goes to `system.errors`. `times`: it stands for so many."""
+    """A rejected row, for `system.errors`. `count`: the number of equal rejections it stands for."""
 
     relation: str
     code: str
     message: str
     row: str
-    times: int = 1
+    count: int = 1
 
 
 @dataclass
 class Delta:
-    """What a kernel produced in one step: changed rows (output columns plus `__w`), or None, and what it refused.
+    """The result of one step: changed rows (output columns plus `__w`) or None, and rejected rows.
 
-    `late` are rows of a port that came too late (its columns plus `__w`). `wake_us` is not after the next processing
-    time at which the kernel has something to do even if nothing comes. `dropped` counts rows of state that were
-    forgotten because no row can change them any more.
+    `late` are late rows of a port (its columns plus `__w`). `timer_us`: the kernel must run again at this processing
+    time even without input (it may be too early, never too late). `evicted` counts rows of state that were evicted
+    because no input can change them any more.
     """
 
     rows: pl.DataFrame | None = None
     errors: list[RowError] = field(default_factory=list)
     late: pl.DataFrame | None = None
-    wake_us: int | None = None
-    dropped: int = 0
+    timer_us: int | None = None
+    evicted: int = 0
 
 
 OK, LATE, NO_TIME = 0, 1, 2
-"""What a kernel says of a row before it is let in."""
+"""How `Kernel.classify` classifies an incoming row."""
 
 
 class Segments(Protocol):
-    """The one door to stored state: named blobs, ordered by name."""
+    """Stored state: named blobs, ordered by name."""
 
     def get(self, name: str) -> bytes | None: ...
     def put(self, name: str, blob: bytes) -> None: ...
@@ -79,7 +79,7 @@ class Segments(Protocol):
 
 
 class Table(Protocol):
-    """Rows of state, at most one per identity (`ident` columns, NULLs equal), each with the hash it is filed under."""
+    """Rows of state, at most one per identity (`ident` columns, NULLs equal), ordered by the hash `__h`."""
 
     schema: pl.Schema
 
@@ -88,11 +88,11 @@ class Table(Protocol):
         ...
 
     def match(self, keys: pl.DataFrame) -> tuple[npt.NDArray[np.intp], pl.DataFrame]:
-        """As `lookup`, with the number of the row of `keys` that each found row belongs to."""
+        """As `lookup`, with the index of the row of `keys` that each stored row matches."""
         ...
 
     def groups(self, hashes: pl.Series) -> pl.DataFrame:
-        """All stored rows filed under one of `hashes`."""
+        """All stored rows with one of `hashes`."""
         ...
 
     def scan(self) -> pl.DataFrame:
@@ -101,64 +101,67 @@ class Table(Protocol):
 
     @property
     def count(self) -> int:
-        """How many rows are stored, with what was written in this step."""
+        """The number of rows, including writes of this step."""
         ...
 
     def lowest(self) -> int | None:
-        """No row is filed below this, with what was written in this step; there may be none at it any more."""
+        """A lower bound of all hashes, including writes of this step; None if the table is empty."""
         ...
 
     def between(self, low: int | None, high: int | None) -> pl.DataFrame:
         """The stored rows whose hash is at least `low` and below `high` (None: no limit)."""
         ...
 
-    def take_below(self, high: int | None) -> pl.DataFrame:
-        """Forgets all rows whose hash is below `high` (None: all), those written in this step so far too, and gives
-        them. Costs what is forgotten, not what is stored."""
+    def evict_below(self, high: int | None) -> pl.DataFrame:
+        """Deletes and returns all rows whose hash is below `high` (None: all), including writes of this step so far.
+        The cost depends on the rows evicted, not on those stored."""
         ...
 
     def write(
         self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
     ) -> None:
-        """Stores rows (replacing those of the same identity) and forgets others (`__h` and ident columns suffice), once
-        the step is over: until then reads give what was there before. `grown`: by how many rows, if that is known."""
+        """Upserts rows by identity and deletes others (`__h` and ident columns suffice) at the step's commit; until
+        then reads return the previous content. `grown`: by how many rows the table grows, if the caller knows."""
         ...
 
 
 class State(Protocol):
-    """The state of one bucket of one op. `columns` of a table maps names to Polars types, without `__h`. Where a group
-    may be large, `within` names a second hash column under which its rows are filed inside the group."""
+    """The state of one bucket of one op.
+
+    `columns` of a table maps names to Polars types, without `__h`. Where many rows may share a hash, `within` names a
+    second hash column by which they are ordered among themselves.
+    """
 
     def table(
         self, name: str, columns: Mapping[str, pl.DataType], ident: Sequence[str], within: str | None = None
     ) -> Table: ...
 
     def stored(self, name: str, ident: Sequence[str] | None) -> Table | None:
-        """A table with the columns it was stored with; None if nothing was ever stored in it. No `ident`: its plain
-        columns, all but those that begin with `__`."""
+        """A table with the columns it was stored with; None if nothing was ever stored in it. Without `ident`, rows are
+        identified by all columns that do not begin with `__`."""
         ...
 
 
 class Kernel(Protocol):
-    """One stateful operator. Instances are stateless and shared: everything that lasts is in `state`."""
+    """A stateful operator. Instances hold no state and are shared: everything that lasts is in `state`."""
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
-        """OK, LATE or NO_TIME (Int8) for each row as it comes, before `combine`; None: all are welcome. Rows that are
-        not OK go no further."""
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        """OK, LATE or NO_TIME (Int8) for each incoming row, before `combine`; None if all are OK. Other rows are not
+        processed."""
         ...
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        """Shrinks a step's rows before they travel to their bucket (partial aggregation). Associative; may change
-        columns but keeps `__h`. Rows combined several times, in any grouping, mean the same."""
+        """Reduces the rows of a step before they are shuffled to their bucket (partial aggregation, a combiner).
+        Associative: rows may be combined several times, in any grouping. May change columns but keeps `__h`."""
         ...
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        """One step. `inputs[i]` is what `combine` made of port i (None: nothing came). `first`: no step ran before."""
+        """Runs one step. `inputs[i]` are the combined rows of port i (None: no input). `first`: no step ran before."""
         ...
 
     def content(self, state: State) -> pl.DataFrame | None:
-        """The whole output as it stands (output columns plus `__w`): what a consumer added later begins with. None or
-        an empty frame if there is none."""
+        """The current output (output columns plus `__w`), which a consumer that is added later starts from. None or an
+        empty frame if it is empty."""
         ...
 
 
@@ -167,13 +170,13 @@ class Grouping(Protocol):
     """A kernel whose `combine` groups rows by their columns."""
 
     @property
-    def hashed_after(self) -> bool:
-        """Whether rows may come to `combine` without `__h`, which is then made of what it leaves: fewer rows."""
+    def hashes_after_combine(self) -> bool:
+        """True if `combine` accepts rows without `__h`, so that the hash is computed for its fewer output rows."""
         ...
 
 
-class Welcoming:
-    """A kernel to which no row comes too late."""
+class NeverLate:
+    """Mixin of kernels for which no row is late."""
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return None

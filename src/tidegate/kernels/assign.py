@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import AssignSpec, WindowSpec
+from tidegate.ir.specs import AssignWindowsSpec
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels.api import NO_TIME, Clock, Delta, Kernel, State
 from tidegate.kernels.frames import consolidated, nonempty
 from tidegate.kernels.lines import micros
@@ -15,17 +16,17 @@ from tidegate.kernels.sessions.points import END, START, Points, points_table, r
 from tidegate.kernels.windows import Grid
 
 
-def make_assign(spec: AssignSpec) -> Kernel:
+def make_assign(spec: AssignWindowsSpec) -> Kernel:
     return AssignSessions(spec) if spec.window.kind == "session" else Assign(spec)
 
 
 class Assign:
     """Windows of fixed length: nothing is kept."""
 
-    def __init__(self, spec: AssignSpec) -> None:
+    def __init__(self, spec: AssignWindowsSpec) -> None:
         self._spec, self._grid = spec, Grid(spec.window)
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return _without_time(self._spec.window, rows)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
@@ -47,11 +48,11 @@ class Assign:
 class AssignSessions:
     """Sessions: a row is taken back and given anew when its session begins or ends elsewhere."""
 
-    def __init__(self, spec: AssignSpec) -> None:
+    def __init__(self, spec: AssignWindowsSpec) -> None:
         self._spec = spec
         self._points = Points(spec.partition, spec.window.time, spec.window.size.micros)
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return _without_time(self._spec.window, rows)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +83,7 @@ def _without_time(window: WindowSpec, rows: pl.DataFrame) -> pl.Series | None:
     return (missing.cast(pl.Int8) * NO_TIME).cast(pl.Int8) if missing.any() else None
 
 
-def _shown(spec: AssignSpec, rows: pl.DataFrame) -> pl.DataFrame | None:
+def _shown(spec: AssignWindowsSpec, rows: pl.DataFrame) -> pl.DataFrame | None:
     """Rows with the start and end of a window, consolidated."""
     window = spec.window
     dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")

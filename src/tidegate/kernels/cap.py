@@ -59,7 +59,7 @@ class Cap:
     def forget_below(self, limit: int | None, state: State) -> None:
         table = state.stored("counts", self.window)
         if table is not None:
-            table.take_below(limit)
+            table.evict_below(limit)
 
     def _groups(self, rows: pl.DataFrame) -> pl.DataFrame:
         sums = rows.filter(pl.col(KIND) == 0)

@@ -7,20 +7,21 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidegate.core.columns import WEIGHT
-from tidegate.ir.specs import GatedSpec, Test, WindowedSpec
+from tidegate.ir.specs import GatedAggregateSpec, WindowAggregateSpec
+from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.results import no_entries, results
 from tidegate.kernels.api import Clock, Delta, RowError, State
 from tidegate.kernels.windowed import Windowed
 
 
-def closes_once(spec: GatedSpec) -> bool:
+def closes_once(spec: GatedAggregateSpec) -> bool:
     """Whether windows are forgotten in the very moment in which their results leave: then what is kept of them is all
     that their results are made of, unless those need values that are stored apart."""
     inner, gate = spec.inner, spec.gate
-    if not isinstance(inner, WindowedSpec) or inner.window.kind == "session" or gate.every is not None:
+    if not isinstance(inner, WindowAggregateSpec) or inner.window.kind == "session" or gate.every is not None:
         return False
-    ends = [Test(inner.window.end, test.line, inclusive=True) for test in gate.release]
+    ends = [WatermarkTest(inner.window.end, test.watermark, inclusive=True) for test in gate.release]
     stored = any(values.stored for values in Plan(inner.aggregate).values)
     return len(ends) == 1 and ends == list(gate.release) == list(gate.late) and not stored
 
@@ -28,16 +29,16 @@ def closes_once(spec: GatedSpec) -> bool:
 class Closing:
     """Rows are added to what is kept of their windows; those that have closed are taken out, and become results."""
 
-    def __init__(self, spec: GatedSpec) -> None:
-        assert isinstance(spec.inner, WindowedSpec)
+    def __init__(self, spec: GatedAggregateSpec) -> None:
+        assert isinstance(spec.inner, WindowAggregateSpec)
         self._windows, self._columns = Windowed(spec.inner), spec.gate.columns
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
-        return self._windows.judge(port, rows, clock)
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+        return self._windows.classify(port, rows, clock)
 
     @property
-    def hashed_after(self) -> bool:
-        return self._windows.hashed_after
+    def hashes_after_combine(self) -> bool:
+        return self._windows.hashes_after_combine
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return self._windows.combine(port, rows)
@@ -51,7 +52,7 @@ class Closing:
         closed = self._windows.taken(clock, state)
         if closed is None or closed.is_empty():
             return Delta(errors=errors)
-        return Delta(self._results(closed), errors, dropped=closed.height)
+        return Delta(self._results(closed), errors, evicted=closed.height)
 
     def content(self, state: State) -> pl.DataFrame | None:
         """What has left is forgotten."""

@@ -8,14 +8,14 @@ import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import DistinctSpec
-from tidegate.kernels.api import Clock, Delta, State, Welcoming
+from tidegate.kernels.api import Clock, Delta, NeverLate, State
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
 from tidegate.kernels.lines import since
 from tidegate.kernels.over import filed, forget
 from tidegate.kernels.weights import there, weighed
 
 
-class Distinct(Welcoming):
+class Distinct(NeverLate):
     """Keeps how often each row is there; where nothing ever retracts, only that it was seen."""
 
     def __init__(self, spec: DistinctSpec) -> None:
@@ -26,14 +26,14 @@ class Distinct(Welcoming):
         return consolidated(normalised(rows, self._ident), [HASH, *self._ident])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        over = self._spec.over
+        over = self._spec.evict_before
         ended = forget("rows", self._ident, over, since(clock, self._spec.delayed), state)
         dropped = 0 if ended is None else ended.height
         if inputs[0] is None:
-            return Delta(dropped=dropped)
+            return Delta(evicted=dropped)
         rows = filed(self.combine(0, inputs[0]), over)
         changes = self._appended(rows, state) if self._spec.append_only else self._changed(rows, state)
-        return Delta(changes, dropped=dropped)
+        return Delta(changes, evicted=dropped)
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.stored("rows", self._ident)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import DuringSpec
-from tidegate.kernels.api import Clock, Delta, State, Welcoming
+from tidegate.ir.specs import TemporalFilterSpec
+from tidegate.kernels.api import Clock, Delta, NeverLate, State
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
 from tidegate.kernels.weights import weighed
 
@@ -17,11 +17,11 @@ _ALWAYS, _FOREVER = -(1 << 62), 1 << 62
 _TO_COME, _THERE = ("to_come", _SINCE), ("there", _UNTIL)
 
 
-class During(Welcoming):
+class During(NeverLate):
     """Rows that are to come wait in one table, filed by when they come; those that are there are in another, filed by
     when they go. Rows that are over are not kept."""
 
-    def __init__(self, spec: DuringSpec) -> None:
+    def __init__(self, spec: TemporalFilterSpec) -> None:
         self._spec = spec
         self._ident = [*spec.columns, _SINCE, _UNTIL]
 
@@ -42,7 +42,7 @@ class During(Welcoming):
         parts = [rows.select(*self._spec.columns, WEIGHT) for rows in come]
         parts += [rows.select(*self._spec.columns, -pl.col(WEIGHT)) for rows in gone]
         changes = consolidated(pl.concat(parts), self._spec.columns).sort(WEIGHT) if parts else None
-        return Delta(None if changes is None else nonempty(changes), wake_us=self._wake(state))
+        return Delta(None if changes is None else nonempty(changes), timer_us=self._wake(state))
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.stored("there", self._ident)
@@ -65,7 +65,7 @@ class During(Welcoming):
         if table is None or (low := table.lowest()) is None or low > now:
             return []
         rows = table.between(None, now + 1).with_columns(pl.col(_KEY).alias(HASH)).drop(_KEY)
-        table.take_below(now + 1)
+        table.evict_below(now + 1)
         return [rows]
 
     def _keep(self, rows: pl.DataFrame, name: str, filed: str, state: State) -> None:

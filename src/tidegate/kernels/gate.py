@@ -27,7 +27,7 @@ class Gate:
         self.spec = spec
         self._columns = list(spec.columns)
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return verdict(self.spec, rows, clock)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
@@ -58,7 +58,7 @@ class Gate:
             leaving.append(rows.filter(goes).select(*self._columns, WEIGHT))
             self._hold(rows.filter(~goes), table)
         released = consolidated(pl.concat(leaving), self._columns).sort(WEIGHT) if leaving else None
-        return Delta(None if released is None else nonempty(released), wake_us=self._wake(table, clock))
+        return Delta(None if released is None else nonempty(released), timer_us=self._wake(table, clock))
 
     def _table(self, rows: pl.DataFrame | None, state: State) -> Table | None:
         if rows is None:
@@ -70,18 +70,18 @@ class Gate:
         """Which rows may leave now."""
         if tick or not self.spec.release:
             return pl.repeat(tick, rows.height, dtype=pl.Boolean, eager=True)
-        now = all_pass(self.spec.release, rows, clock.lines)
-        return now if self.spec.every is None else now & ~all_pass(self.spec.release, rows, clock.before)
+        now = all_pass(self.spec.release, rows, clock.watermarks)
+        return now if self.spec.every is None else now & ~all_pass(self.spec.release, rows, clock.previous_watermarks)
 
     def _let_go(self, table: Table, clock: Clock, tick: bool) -> list[pl.DataFrame]:
         """Held rows that may leave: all at a tick, else some of those that are filed below the line."""
-        limit = None if tick else self._limit(table, clock.lines)
+        limit = None if tick else self._limit(table, clock.watermarks)
         if (limit is None and not tick) or not table.count:
             return []
         near = table.between(None, limit)
         goes = self._due(near, clock, tick)
         if goes.all():
-            table.take_below(limit)
+            table.evict_below(limit)
         else:
             table.write(None, near.filter(goes), -int(goes.sum()))
         return [near.filter(goes).select(*self._columns, WEIGHT)]
@@ -90,7 +90,7 @@ class Gate:
         if not self.spec.release:
             return None
         test = self.spec.release[0]
-        return line_key(lines.get(test.line), table.schema[test.column])
+        return line_key(lines.get(test.watermark), table.schema[test.column])
 
     def _hold(self, rows: pl.DataFrame, table: Table) -> None:
         if rows.is_empty():
@@ -102,7 +102,11 @@ class Gate:
     def _ticks(self, clock: Clock) -> bool:
         """Whether a multiple of `every` was reached since the step before."""
         every = self.spec.every
-        return every is not None and clock.before_us > 0 and clock.time_us // every > clock.before_us // every
+        return (
+            every is not None
+            and clock.previous_time_us > 0
+            and clock.time_us // every > clock.previous_time_us // every
+        )
 
     def _wake(self, table: Table, clock: Clock) -> int | None:
         every = self.spec.every

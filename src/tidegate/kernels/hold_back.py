@@ -8,7 +8,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.ir.specs import HoldBackSpec
-from tidegate.kernels.api import Clock, Delta, State, Table, Welcoming
+from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
 from tidegate.kernels.frames import nonempty
 from tidegate.kernels.lines import HIGHEST, Lines, line_key, order_key, passes
 
@@ -16,7 +16,7 @@ _STEP, _NUMBER = "__step", "__number"
 _IDENT = [_STEP, _NUMBER]
 
 
-class HoldBack(Welcoming):
+class HoldBack(NeverLate):
     """Every row waits by itself, with the place it came at. Rows that come out in one step are in the order in which
     they arrived: those that had waited have places below zero. They are filed by the value of the first test."""
 
@@ -30,7 +30,7 @@ class HoldBack(Welcoming):
         free = self._freed(clock, state)
         if inputs[0] is not None and inputs[0].height:
             rows = inputs[0].sort(self._order(inputs[0]))
-            goes = self._goes(rows, clock.lines)
+            goes = self._goes(rows, clock.watermarks)
             free.append(rows.filter(goes).select(self._out(rows)))
             self._hold(rows.filter(~goes), clock, state)
         return Delta(nonempty(pl.concat(free).sort(WEIGHT, maintain_order=True)) if free else None)
@@ -56,8 +56,8 @@ class HoldBack(Welcoming):
         table = state.stored("held", _IDENT)
         if table is None or not table.count:
             return []
-        near = table.between(None, self._limit(table, clock.lines))
-        goes = self._goes(near, clock.lines)
+        near = table.between(None, self._limit(table, clock.watermarks))
+        goes = self._goes(near, clock.watermarks)
         if not goes.any():
             return []
         free = near.filter(goes)
@@ -69,7 +69,7 @@ class HoldBack(Welcoming):
     def _limit(self, table: Table, lines: Lines) -> int | None:
         """Below this are filed all rows that can pass the first test. A row that has NULL there is filed lowest."""
         test = self._spec.tests[0]
-        limit = line_key(lines.get(test.line), table.schema[test.column])
+        limit = line_key(lines.get(test.watermark), table.schema[test.column])
         return -HIGHEST if limit is None else limit
 
     def _hold(self, rows: pl.DataFrame, clock: Clock, state: State) -> None:

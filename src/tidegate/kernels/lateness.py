@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import TableSpec, Test
+from tidegate.ir.specs import TableSpec
+from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.api import State, Table
 from tidegate.kernels.frames import aligned, nonempty
 from tidegate.kernels.lines import Lines, all_pass, filed_below, filed_by, passes
@@ -28,7 +29,7 @@ class Lateness:
         """Rows with the number they are filed under."""
         return rows.with_columns(filed_by(rows[self._by_key[0].column], rows[HASH])) if self._by_key else rows
 
-    def below(self, rows: pl.DataFrame, lines: Lines, tests: Sequence[Test] | None = None) -> Mask:
+    def below(self, rows: pl.DataFrame, lines: Lines, tests: Sequence[WatermarkTest] | None = None) -> Mask:
         """Which rows are below any line."""
         found = np.zeros(rows.height, dtype=np.bool_)
         for test in self._spec.lateness if tests is None else tests:
@@ -53,7 +54,7 @@ class Lateness:
     def forget(self, lines: Lines, state: State) -> int:
         """Drops the rows that are below a line of the key."""
         table = state.stored("rows", self._spec.key) if self._by_key else None
-        limit = filed_below(lines.get(self._by_key[0].line)) if self._by_key else None
+        limit = filed_below(lines.get(self._by_key[0].watermark)) if self._by_key else None
         if table is None or limit is None:
             return 0
         near = table.between(None, limit)

@@ -9,10 +9,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 import numpy as np
 import polars as pl
 
-from tidegate.ir.specs import Test
-from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.ir.windows import WatermarkTest
+from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 
-Lines = Mapping[str, Bound]
+Lines = Mapping[str, WatermarkValue]
 
 HIGHEST = (1 << 63) - 1
 """Where a value that is below no line is filed: NULL."""
@@ -25,12 +25,12 @@ _SPREAD = 26
 
 def since(clock: Clock, delayed: bool) -> Lines:
     """The lines that rows are held against: those of the step, or of the step before for rows that come a step late."""
-    return clock.before if delayed else clock.lines
+    return clock.previous_watermarks if delayed else clock.watermarks
 
 
-def passes(test: Test, rows: pl.DataFrame, lines: Lines) -> pl.Series:
+def passes(test: WatermarkTest, rows: pl.DataFrame, lines: Lines) -> pl.Series:
     """Which rows are below the line of a test (or at it, if that counts). NULL is below no line."""
-    column, line = rows[test.column], lines.get(test.line)
+    column, line = rows[test.column], lines.get(test.watermark)
     if line is None or column.dtype == pl.Null:
         return pl.repeat(False, len(column), dtype=pl.Boolean, eager=True)
     if line == INFINITE:
@@ -39,7 +39,7 @@ def passes(test: Test, rows: pl.DataFrame, lines: Lines) -> pl.Series:
     return below.fill_null(False)
 
 
-def all_pass(tests: Iterable[Test], rows: pl.DataFrame, lines: Lines) -> pl.Series:
+def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, lines: Lines) -> pl.Series:
     """Which rows pass every test."""
     passing = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
     for test in tests:
@@ -60,7 +60,7 @@ def order_key(column: pl.Series) -> pl.Series:
     return key.set(column.is_null(), HIGHEST)
 
 
-def line_key(line: Bound, dtype: pl.DataType) -> int | None:
+def line_key(line: WatermarkValue, dtype: pl.DataType) -> int | None:
     """All values that can be below (or at) a line have an `order_key` below this; None: there are none."""
     if line is None:
         return None
@@ -82,7 +82,7 @@ def filed_by(column: pl.Series, hashes: pl.Series) -> pl.Series:
     return pl.Series(hashes.name, (high << _SPREAD) | low)
 
 
-def filed_below(line: Bound) -> int | None:
+def filed_below(line: WatermarkValue) -> int | None:
     """All values that can be below (or at) a line are filed by `filed_by` below this, and not many others; None: there
     are none."""
     if line is None or line == INFINITE:
@@ -97,12 +97,12 @@ def micros(column: pl.Series) -> pl.Series:
     return column.to_physical()
 
 
-def line_micros(line: Bound, is_date: bool) -> int | None:
+def line_micros(line: WatermarkValue, is_date: bool) -> int | None:
     """The line of a time in microseconds; None while there is none."""
     return None if line is None else int(line) * (DAY if is_date else 1)
 
 
-def _at(column: pl.Series, line: int | float | str, test: Test) -> pl.Series:
+def _at(column: pl.Series, line: int | float | str, test: WatermarkTest) -> pl.Series:
     if column.dtype.is_float():
         column, line = column.cast(pl.Float64), float(line)
     else:
@@ -111,7 +111,7 @@ def _at(column: pl.Series, line: int | float | str, test: Test) -> pl.Series:
     return column <= line if test.inclusive else column < line
 
 
-def _at_decimal(column: pl.Series, line: Decimal, test: Test) -> pl.Series:
+def _at_decimal(column: pl.Series, line: Decimal, test: WatermarkTest) -> pl.Series:
     """The line is first brought to the scale of the column, to the side where the answer stays the same."""
     assert isinstance(column.dtype, pl.Decimal)
     scale = column.dtype.scale

@@ -8,7 +8,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import SetOpSpec
-from tidegate.kernels.api import Clock, Delta, State, Welcoming
+from tidegate.kernels.api import Clock, Delta, NeverLate, State
 from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, types_of
 
 _SIDES = ("__left", "__right")
@@ -24,7 +24,7 @@ RULES: dict[tuple[str, bool], Rule] = {
 }
 
 
-class SetOp(Welcoming):
+class SetOp(NeverLate):
     """Keeps how often each row is on either side."""
 
     def __init__(self, spec: SetOpSpec) -> None:

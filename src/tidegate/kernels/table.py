@@ -8,7 +8,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.ir.specs import TableSpec
-from tidegate.kernels.api import Clock, Delta, Kernel, State, Table, Welcoming
+from tidegate.kernels.api import Clock, Delta, Kernel, NeverLate, State, Table
 from tidegate.kernels.frames import aligned, changes, consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.lateness import Lateness
 from tidegate.kernels.refusals import in_order, refusals, shown
@@ -24,7 +24,7 @@ def make_table(spec: TableSpec) -> Kernel:
     return AppendOnlyTable(spec) if spec.append_only else KeyedTable(spec)
 
 
-class KeyedTable(Welcoming):
+class KeyedTable(NeverLate):
     """One row per key: an insert replaces, a delete of a missing key does nothing."""
 
     def __init__(self, spec: TableSpec) -> None:
@@ -43,13 +43,13 @@ class KeyedTable(Welcoming):
         return pl.concat([last, rows.filter(~self._has_key())])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        dropped = self._lateness.forget(clock.lines, state)
+        dropped = self._lateness.forget(clock.watermarks, state)
         if inputs[0] is None:
-            return Delta(dropped=dropped)
+            return Delta(evicted=dropped)
         rows = self.combine(0, inputs[0])
         errors = refusals(self._spec.relation, "NULL_KEY", rows.filter(~self._has_key()), self._columns, self._no_key)
         rows, late = self._in_time(rows.filter(self._has_key()), clock, state)
-        return Delta(self._replaced(rows, state), in_order(errors), late, dropped=dropped)
+        return Delta(self._replaced(rows, state), in_order(errors), late, evicted=dropped)
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.stored("rows", self._key)
@@ -67,7 +67,7 @@ class KeyedTable(Welcoming):
             return rows, None
         rows = self._lateness.filed(rows)
         table = state.table("rows", types_of(rows, self._columns), self._key)
-        rows, late = self._lateness.parted(rows, table, clock.lines)
+        rows, late = self._lateness.parted(rows, table, clock.watermarks)
         return self._last(rows), late
 
     def _replaced(self, rows: pl.DataFrame, state: State) -> pl.DataFrame | None:
@@ -87,21 +87,21 @@ class AppendOnlyTable(KeyedTable):
         return normalised(rows, self._key)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        dropped = self._lateness.forget(clock.lines, state)
+        dropped = self._lateness.forget(clock.watermarks, state)
         if inputs[0] is None:
-            return Delta(dropped=dropped)
+            return Delta(evicted=dropped)
         rows = self.combine(0, inputs[0]).sort(SEQ, WEIGHT)
         keyed = self._has_key()
         relation, columns = self._spec.relation, self._columns
         errors = refusals(relation, "NULL_KEY", rows.filter(~keyed), columns, self._no_key)
         errors += refusals(relation, "APPEND_ONLY", rows.filter(keyed, pl.col(WEIGHT) < 0), columns, self._a_delete)
         inserts = self._lateness.filed(rows.filter(keyed, pl.col(WEIGHT) > 0))
-        below = pl.Series(self._lateness.below(inserts, clock.lines))
+        below = pl.Series(self._lateness.below(inserts, clock.watermarks))
         late, inserts = inserts.filter(below).select(*columns, WEIGHT), inserts.filter(~below)
         fresh = self._fresh(inserts, state)
         errors += refusals(relation, "APPEND_ONLY", inserts.filter(~fresh), columns, self._a_second)
         changes = nonempty(inserts.filter(fresh).select(*columns, _ONE))
-        return Delta(changes, in_order(errors), nonempty(late), dropped=dropped)
+        return Delta(changes, in_order(errors), nonempty(late), evicted=dropped)
 
     def _fresh(self, inserts: pl.DataFrame, state: State) -> pl.Series:
         """Which rows are the first of their key; these are stored."""
@@ -119,7 +119,7 @@ class AppendOnlyTable(KeyedTable):
         return f"{self._spec.relation} is append-only and has a row with {shown(row, self._key)} already."
 
 
-class BagTable(Welcoming):
+class BagTable(NeverLate):
     """Rows with their multiplicity; deleting a row that is not there is refused."""
 
     def __init__(self, spec: TableSpec) -> None:
@@ -159,7 +159,7 @@ class BagTable(Welcoming):
         return f"{self._spec.relation} has no such row to delete."
 
 
-class AppendOnlyBag(Welcoming):
+class AppendOnlyBag(NeverLate):
     """A bag that only grows: a delete is refused."""
 
     def __init__(self, spec: TableSpec) -> None:

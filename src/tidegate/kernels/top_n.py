@@ -13,7 +13,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import TopNSpec
-from tidegate.kernels.api import Clock, Delta, State, Welcoming
+from tidegate.kernels.api import Clock, Delta, NeverLate, State
 from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.ranking import Ints, Ranking, difference, ordered
 from tidegate.kernels.state.search import Mask
@@ -26,7 +26,7 @@ NOWHERE, WINDOW, REST = 0, 1, 2
 LEAST_SLACK = 16
 
 
-class TopN(Welcoming):
+class TopN(NeverLate):
     """The kernel. Output: the rows of the top, with their place where the spec names a column for it."""
 
     def __init__(self, spec: TopNSpec) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH
 from tidegate.core.types import polars_type
-from tidegate.ir.specs import AggregateSpec, WindowedSpec
+from tidegate.ir.specs import AggregateSpec, WindowAggregateSpec
 from tidegate.kernels.aggregate import groups_content, unfiled
 from tidegate.kernels.aggregates.bags import table_name, value_ident
 from tidegate.kernels.aggregates.partial import Partial
@@ -25,7 +25,7 @@ from tidegate.kernels.windows import Filing, Grid
 PANE = "__pane"
 
 
-def on_port(spec: WindowedSpec) -> AggregateSpec:
+def on_port(spec: WindowAggregateSpec) -> AggregateSpec:
     """The aggregate as it is over the rows of the port, where windows are not known yet: its keys are those by which
     rows are brought together, and with `aggregates.hashes` it says what hashes they must carry."""
     window, inner = spec.window, spec.aggregate
@@ -33,7 +33,7 @@ def on_port(spec: WindowedSpec) -> AggregateSpec:
     return replace(inner, keys=others, append_only=inner.append_only and window.kind != "session")
 
 
-def make_windowed(spec: WindowedSpec) -> Windowed | Sessions:
+def make_windowed(spec: WindowAggregateSpec) -> Windowed | Sessions:
     return Sessions(spec) if spec.window.kind == "session" else Windowed(spec)
 
 
@@ -41,7 +41,7 @@ class Windowed:
     """Rows become partial results per pane on their way, panes are taken apart into the windows that are still open,
     and windows are groups like any other, filed by their end. Those that no row can reach any more are forgotten."""
 
-    def __init__(self, spec: WindowedSpec) -> None:
+    def __init__(self, spec: WindowAggregateSpec) -> None:
         self.spec = spec
         port = on_port(spec)
         most, edges = spec.aggregate.max_groups, (spec.window.start, spec.window.end)
@@ -55,15 +55,15 @@ class Windowed:
         self._hops = Hops(flat, self._grid, port.keys)
         self._cap = None if most is None else Cap(spec.aggregate.keys, most, edges, self.filing.of_window)
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         """A row is late if no window of it is open: if it is before the start of all that are."""
         times = micros(rows[self._time(rows)])
         verdict = pl.select(pl.when(times.is_null()).then(NO_TIME).otherwise(self._late(times, clock)).cast(pl.Int8))
         return verdict.to_series() if (verdict.to_series() != OK).any() else None
 
     @property
-    def hashed_after(self) -> bool:
-        return self._port.hashed_after
+    def hashes_after_combine(self) -> bool:
+        return self._port.hashes_after_combine
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         if PANE in rows.columns:
@@ -80,7 +80,7 @@ class Windowed:
 
     def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
         delta = Delta() if rows is None or rows.is_empty() else self._changes(rows, clock, state)
-        return replace(delta, dropped=self.forget(clock, state))
+        return replace(delta, evicted=self.forget(clock, state))
 
     def _changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> Delta:
         groups, errors = self.groups(rows, clock, state)
@@ -102,18 +102,18 @@ class Windowed:
 
     def taken(self, clock: Clock, state: State) -> pl.DataFrame | None:
         """Takes the windows that are closed for good out of the state: what was kept of them."""
-        line = self.line(clock.lines)
+        line = self.line(clock.watermarks)
         if line is None:
             return None
         limit = None if line == INFINITE else self.filing.limit(int(line) - self.spec.lateness)
         for number, values in enumerate(self.plan.values):
             bag = state.stored(table_name(number), value_ident(self.plan, number)) if values.stored else None
             if bag is not None:
-                bag.take_below(limit)
+                bag.evict_below(limit)
         if self._cap is not None:
             self._cap.forget_below(limit, state)
         groups = state.stored("groups", self.spec.aggregate.keys)
-        return None if groups is None else groups.take_below(limit)
+        return None if groups is None else groups.evict_below(limit)
 
     def content(self, state: State) -> pl.DataFrame | None:
         """The results of the windows that are kept: of those that are closed for good nothing is known any more."""
@@ -121,7 +121,7 @@ class Windowed:
 
     def line(self, lines: Lines) -> int | str | None:
         """The frontier in microseconds, or INFINITE."""
-        line = None if self.spec.line is None else lines.get(self.spec.line)
+        line = None if self.spec.watermark is None else lines.get(self.spec.watermark)
         return INFINITE if line == INFINITE else line_micros(line, self.spec.window.type == "date")
 
     def _time(self, rows: pl.DataFrame) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.durations import render_micros
 from tidegate.core.schema import Column, Schema
-from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
+from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
 from tidegate.plan.leaves import Node
 from tidegate.traits import Traits, keys, state, watermark
 from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks

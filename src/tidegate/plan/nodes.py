@@ -9,7 +9,7 @@ from typing import Literal
 from sqlglot import exp
 
 from tidegate.core.schema import Column
-from tidegate.ir.specs import Call, Order
+from tidegate.ir.specs import AggregateCall, Order
 from tidegate.kernels import aggregates
 from tidegate.plan.leaves import Node
 from tidegate.plan.scalar import Scalar, column, conjuncts
@@ -119,7 +119,7 @@ class Aggregate(Node):
 
     input: Node
     keys: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AggregateCall, ...]
     max_groups: int | None = None
 
     def __post_init__(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.core.schema import Column
-from tidegate.ir.specs import Call, WindowSpec
+from tidegate.ir.specs import AggregateCall
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.plan.leaves import Node
 from tidegate.traits import Traits, keys, state, watermark
@@ -55,7 +56,7 @@ class WindowAggregate(Node):
     input: Node
     window: WindowSpec
     keys: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AggregateCall, ...]
     lateness: int = 0
     max_groups: int | None = None
 

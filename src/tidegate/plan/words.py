@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidegate.core.durations import render_length, render_micros
-from tidegate.ir.join_specs import Comparison, KeyPair
-from tidegate.ir.specs import Call, Order, WindowSpec
+from tidegate.ir.joins import Comparison, KeyPair
+from tidegate.ir.specs import AggregateCall, Order
+from tidegate.ir.windows import WindowSpec
 
 
 def quoted(name: str) -> str:
@@ -12,7 +13,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def call_text(call: Call) -> str:
+def call_text(call: AggregateCall) -> str:
     """`sum(DISTINCT price) FILTER (__f0) as __a0`."""
     inside = ("DISTINCT " if call.distinct else "") + (", ".join(call.args) or "*")
     options = "".join(f" {name}={value}" for name, value in call.options)

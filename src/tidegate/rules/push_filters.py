@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.ir.join_specs import ANTI, INNER, LEFT, RIGHT, SEMI
+from tidegate.ir.joins import ANTI, INNER, LEFT, RIGHT, SEMI
 from tidegate.plan import (
     Aggregate,
     AnyJoin,

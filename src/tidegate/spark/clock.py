@@ -39,9 +39,9 @@ def _clock(source: ClockSource, batch: int) -> Clock:
     return Clock(
         step=source.base_step + batch + 1,
         time_us=max(now["time"], before["time"]),
-        lines=now.get("lines", {}),
-        before=before.get("lines", {}),
-        before_us=before["time"],
+        watermarks=now.get("lines", {}),
+        previous_watermarks=before.get("lines", {}),
+        previous_time_us=before["time"],
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import parse_one
 
 from tidegate.catalog.bus import BUS, TIME
-from tidegate.kernels.api import INFINITE, Bound
+from tidegate.kernels.api import INFINITE, WatermarkValue
 from tidegate.kernels.windows import opened
 from tidegate.sql import Tidegate
 from tidegate.sql.durations import length
@@ -29,7 +29,7 @@ from tidegate.traits.watermark import (
 DAY_US = 86_400_000_000
 SHIFTED = "shifted"
 
-Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, Bound]]]]], list[Bound]]
+Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]]], list[WatermarkValue]]
 """Evaluates Spark SQL on one row each: (expression, type of the result, columns with their types and values)."""
 
 
@@ -40,8 +40,8 @@ class Frontiers:
     for each of them its largest value and when its last row came. `ending`: no more rows will come, and those held
     back come now; `ended`: no row at all will come."""
 
-    seen: Mapping[str, Bound] = field(default_factory=dict)
-    advanced: Mapping[str, Bound] = field(default_factory=dict)
+    seen: Mapping[str, WatermarkValue] = field(default_factory=dict)
+    advanced: Mapping[str, WatermarkValue] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     since: Mapping[str, int] = field(default_factory=dict)
     shards: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
@@ -49,7 +49,11 @@ class Frontiers:
     ended: bool = False
 
     def after(
-        self, seen: Mapping[str, Bound], advanced: Mapping[str, Bound], relations: Sequence[str], time_us: int
+        self,
+        seen: Mapping[str, WatermarkValue],
+        advanced: Mapping[str, WatermarkValue],
+        relations: Sequence[str],
+        time_us: int,
     ) -> Frontiers:
         """With what a step has brought."""
         return replace(
@@ -63,14 +67,16 @@ class Frontiers:
         """With relations that are read from now on, if they were not before."""
         return replace(self, since={**dict.fromkeys(relations, time_us), **self.since})
 
-    def with_shards(self, name: str, known: Iterable[str], came: Mapping[str, Bound], time_us: int) -> Frontiers:
+    def with_shards(
+        self, name: str, known: Iterable[str], came: Mapping[str, WatermarkValue], time_us: int
+    ) -> Frontiers:
         """With the partitions that there are, and what a step has brought on some of them."""
         before = self.shards.get(name, {})
         found = {shard: before.get(shard, (None, time_us)) for shard in {**before, **dict.fromkeys(known), **came}}
         found |= {shard: (larger(found[shard][0], value), time_us) for shard, value in came.items()}
         return replace(self, shards={**self.shards, name: found})
 
-    def known(self, name: str, time_us: int, quiet: int) -> Bound:
+    def known(self, name: str, time_us: int, quiet: int) -> WatermarkValue:
         """The largest value seen. With partitions: the smallest of theirs, for what comes next on the slowest is not
         late; a partition on which nothing has come for `quiet` microseconds holds up nobody."""
         shards = self.shards.get(name)
@@ -97,7 +103,7 @@ class Frontiers:
         return Frontiers(**document)
 
 
-def larger(left: Bound, right: Bound) -> Bound:
+def larger(left: WatermarkValue, right: WatermarkValue) -> WatermarkValue:
     """The larger of two values of one line; None is below all."""
     if left is None or right is None:
         return right if left is None else left
@@ -106,26 +112,26 @@ def larger(left: Bound, right: Bound) -> Bound:
     return right if _number(right) > _number(left) else left
 
 
-def _number(value: Bound) -> Any:
+def _number(value: WatermarkValue) -> Any:
     return Decimal(value) if isinstance(value, str) else value
 
 
-def _largest(old: Mapping[str, Bound], new: Mapping[str, Bound]) -> dict[str, Bound]:
+def _largest(old: Mapping[str, WatermarkValue], new: Mapping[str, WatermarkValue]) -> dict[str, WatermarkValue]:
     return {name: larger(old.get(name), new.get(name)) for name in {**old, **new}}
 
 
 def values(
     lines: Sequence[Watermark],
     frontiers: Frontiers,
-    before: Mapping[str, Bound],
+    before: Mapping[str, WatermarkValue],
     time_us: int,
     idle: Mapping[str, int],
     quiet: Mapping[str, int],
     evaluate: Evaluate,
-) -> dict[str, Bound]:
+) -> dict[str, WatermarkValue]:
     """What every line is now, by name; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds,
     `quiet`: how long a partition may be without rows, by the name of what is seen on it."""
-    found: dict[Watermark, Bound] = {}
+    found: dict[Watermark, WatermarkValue] = {}
     waiting = list(walk(lines))
     while waiting:
         ready = [line for line in waiting if all(part in found for part in line.parts)]
@@ -138,16 +144,16 @@ def values(
 
 def _round(
     ready: Sequence[Watermark],
-    found: Mapping[Watermark, Bound],
+    found: Mapping[Watermark, WatermarkValue],
     frontiers: Frontiers,
     time_us: int,
     idle: Mapping[str, int],
     quiet: Mapping[str, int],
     evaluate: Evaluate,
-) -> dict[Watermark, Bound]:
+) -> dict[Watermark, WatermarkValue]:
     """Lines whose parts are known. What needs Spark is asked for all at once."""
-    result: dict[Watermark, Bound] = {}
-    asked: list[tuple[Watermark, tuple[str, str, Mapping[str, tuple[str, Bound]]]]] = []
+    result: dict[Watermark, WatermarkValue] = {}
+    asked: list[tuple[Watermark, tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]]] = []
     for line in ready:
         match line:
             case DeclaredWatermark():
@@ -185,7 +191,7 @@ def _seen_name(line: DeclaredWatermark) -> str:
     return replace(line, lag=0).name if line.note == "hold_back" else observed_name(line.relation, line.column)
 
 
-def _minus(line: DeclaredWatermark, value: Bound) -> Bound:
+def _minus(line: DeclaredWatermark, value: WatermarkValue) -> WatermarkValue:
     """The value less the delay, where that is plain arithmetic; None if Spark has to say."""
     assert line.delay is not None
     if not isinstance(value, int):
@@ -205,7 +211,9 @@ def plain_micros(sql: str) -> int | None:
     return None if found is None or found.months else found.micros
 
 
-def _moved(line: DeclaredWatermark, value: Bound, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> Bound:
+def _moved(
+    line: DeclaredWatermark, value: WatermarkValue, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]
+) -> WatermarkValue:
     """With what a feeder has set, what idle time adds, and held back by its lag."""
     if value == INFINITE:
         return value
@@ -221,7 +229,7 @@ def _moved(line: DeclaredWatermark, value: Bound, frontiers: Frontiers, time_us:
     return value - line.lag if isinstance(value, int) and line.lag else value
 
 
-def _of_events(value: Bound, frontiers: Frontiers, time_us: int, quiet: int | None) -> Bound:
+def _of_events(value: WatermarkValue, frontiers: Frontiers, time_us: int, quiet: int | None) -> WatermarkValue:
     """Events are stamped by the clock: their frontier is never ahead of it, and is the clock when none come."""
     value = larger(value, frontiers.advanced.get(observed_name(BUS, TIME)))
     last = frontiers.rows.get(BUS, frontiers.since.get(BUS, time_us))
@@ -231,11 +239,15 @@ def _of_events(value: Bound, frontiers: Frontiers, time_us: int, quiet: int | No
 
 
 def _extreme(
-    line: Extreme, found: Mapping[Watermark, Bound], frontiers: Frontiers, time_us: int, idle: Mapping[str, int]
-) -> Bound:
+    line: Extreme,
+    found: Mapping[Watermark, WatermarkValue],
+    frontiers: Frontiers,
+    time_us: int,
+    idle: Mapping[str, int],
+) -> WatermarkValue:
     bounds = [found[part] for part in line.watermarks if not _silent(part, frontiers, time_us, idle)]
     if line.which == "max":
-        result: Bound = None
+        result: WatermarkValue = None
         for value in bounds:
             result = larger(result, value)
         return result
@@ -258,7 +270,7 @@ def _silent(line: Watermark, frontiers: Frontiers, time_us: int, idle: Mapping[s
     )
 
 
-def _opened(line: WindowEdge, value: Bound) -> Bound:
+def _opened(line: WindowEdge, value: WatermarkValue) -> WatermarkValue:
     if value is None or value == INFINITE:
         return value
     time_us = int(value) * (DAY_US if line.watermark.type == "date" else 1)

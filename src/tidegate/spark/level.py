@@ -108,7 +108,7 @@ class LevelRunner:
         content = _inputs(op, found, blocks.CONTENT)
         if any(rows is not None for rows in content):
             # What was content before this op began is never late; the frontier counts for what comes now.
-            past = replace(clock, lines={}, before={})
+            past = replace(clock, watermarks={}, previous_watermarks={})
             delta = kernel_of(op.kernel).step(content, past, state, state.fresh)
             state.commit()
             yield from self._emit(address, op, delta, past)
@@ -118,8 +118,8 @@ class LevelRunner:
         state.commit()
         yield from self._emit(address, op, delta, clock)
         stats: dict[str, Any] = {
-            "state": {address: {str(bucket): [*state.stats(), delta.dropped]}},
-            "wake": {address: {str(bucket): delta.wake_us}},
+            "state": {address: {str(bucket): [*state.stats(), delta.evicted]}},
+            "wake": {address: {str(bucket): delta.timer_us}},
             "groups": {address: state.groups - before},
             "overflow": dict.fromkeys(_views(op), overflow + _overflow(delta)),
         }
@@ -128,7 +128,7 @@ class LevelRunner:
     def _emit(self, address: str, op: LevelOp, delta: Delta, clock: Clock) -> Iterator[Block]:
         if delta.late is not None and delta.late.height:
             refusal = next(refusal for refusal in op.refusals if refusal is not None)
-            yield late_block(delta.late, refusal, clock.lines.get(refusal.watermark))
+            yield late_block(delta.late, refusal, clock.watermarks.get(refusal.watermark))
         if delta.errors:
             owner = _owner(op)
             own = "" if owner is None else ", ".join(owner.views) or owner.relation
@@ -166,7 +166,7 @@ def _views(op: LevelOp) -> tuple[str, ...]:
 
 def _overflow(delta: Delta) -> int:
     """How many rows were left out because there are enough groups."""
-    return sum(error.times for error in delta.errors if error.code == "GROUP_CAP")
+    return sum(error.count for error in delta.errors if error.code == "GROUP_CAP")
 
 
 def _inputs(op: LevelOp, found: list[Block], prefix: str = "") -> list[pl.DataFrame | None]:

@@ -12,14 +12,14 @@ from sqlglot import exp, parse_one
 
 from tidegate.catalog.bus import BUS, OF_VIEW
 from tidegate.circuit.model import Circuit, Op
-from tidegate.ir.specs import AggregateSpec, GatedSpec, KernelSpec, WindowedSpec
-from tidegate.kernels.api import INFINITE, Bound, Clock
+from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, KernelSpec, WindowAggregateSpec
+from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 from tidegate.kernels.windows import opened
 from tidegate.spark.frontiers import Frontiers, values
 from tidegate.sql import Tidegate, render
 from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, observed_name, walk
 
-Asked = tuple[str, str, Mapping[str, tuple[str, Bound]]]
+Asked = tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]
 FOREVER = "infinity"
 LOOK_AGAIN, SOON = 1_000_000, 10_000
 
@@ -40,12 +40,12 @@ class LineKeeper:
         self.frontiers = frontiers
         self._watching = {relation: watching(circuit, relation) for relation in sharded or {}}
         self._quiet = {name: (sharded or {})[relation] for relation, seen in self._watching.items() for name in seen}
-        self.lines: dict[str, Bound] = {}
+        self.lines: dict[str, WatermarkValue] = {}
         self._types = {line.name: line.type for line in walk(circuit.watermarks)}
 
     def after(self, stats: Mapping[str, Any], clock: Clock, shards: Mapping[str, Sequence[str]]) -> None:
         """Takes in what a step has brought. `shards`: the partitions of each source that has some."""
-        advanced: dict[str, Bound] = {}
+        advanced: dict[str, WatermarkValue] = {}
         for given in stats["advanced"]:
             advanced |= Frontiers().after({}, {**advanced, **given}, (), 0).advanced
         held = {
@@ -63,7 +63,7 @@ class LineKeeper:
             for name in self._watching.get(relation, ()):
                 brought = stats["shards"].get(name, {})
                 self.frontiers = self.frontiers.with_shards(name, known, brought, clock.time_us)
-        if self.frontiers.ending and all(clock.lines.get(line.name) == INFINITE for line in self._held()):
+        if self.frontiers.ending and all(clock.watermarks.get(line.name) == INFINITE for line in self._held()):
             self.frontiers = replace(self.frontiers, ended=True)
 
     def end(self) -> None:
@@ -82,7 +82,9 @@ class LineKeeper:
             if isinstance(line, DeclaredWatermark) and line.note == "hold_back"
         ]
 
-    def move(self, before: Mapping[str, Bound], time_us: int, unread: bool = False) -> dict[str, Bound]:
+    def move(
+        self, before: Mapping[str, WatermarkValue], time_us: int, unread: bool = False
+    ) -> dict[str, WatermarkValue]:
         """What every line is at a time of the processing clock; none goes back. `unread`: there may be events that no
         step has had yet, so neither the bus nor a view over it is idle."""
         if self._circuit.watermarks:
@@ -101,7 +103,7 @@ class LineKeeper:
                 found[f"{watched.relation}.{watched.column}"] = text
         return found
 
-    def text(self, line: str, value: Bound) -> str | None:
+    def text(self, line: str, value: WatermarkValue) -> str | None:
         """A line's value as users write it."""
         if value is None or value == INFINITE:
             return None if value is None else FOREVER
@@ -127,7 +129,7 @@ class LineKeeper:
         moments = [time_us + _until_an_end(op.kernel, self.lines) for op in kept]
         return min(moments, default=None)
 
-    def _evaluate(self, asked: Sequence[Asked]) -> list[Bound]:
+    def _evaluate(self, asked: Sequence[Asked]) -> list[WatermarkValue]:
         """Spark SQL on one row each, all in one query."""
         items = [f"CAST({_filled(sql, over)} AS {type}) AS c{n}" for n, (sql, type, over) in enumerate(asked)]
         table = self._spark.sql(f"SELECT {', '.join(items)}").toArrow()
@@ -141,22 +143,22 @@ def _of_events(relation: str) -> bool:
 
 def _by_lines(op: Op) -> bool:
     """Whether an op does something when a line moves. A global aggregate hears of the clock, but does not go by it."""
-    return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.over)
+    return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.evict_before)
 
 
 def _keeps_rows(sizes: Mapping[str, Sequence[int]] | None) -> bool:
     return sizes is None or any(each[0] for each in sizes.values())
 
 
-def _until_an_end(kernel: KernelSpec, lines: Mapping[str, Bound]) -> int:
+def _until_an_end(kernel: KernelSpec, lines: Mapping[str, WatermarkValue]) -> int:
     """How far a line is from the next end of a window; a second where that cannot be told."""
-    if isinstance(kernel, GatedSpec):
+    if isinstance(kernel, GatedAggregateSpec):
         waits, kernel = kernel.gate.every is None, kernel.inner
     else:
         waits = True
-    if not waits or not isinstance(kernel, WindowedSpec) or kernel.window.kind == "session":
+    if not waits or not isinstance(kernel, WindowAggregateSpec) or kernel.window.kind == "session":
         return LOOK_AGAIN
-    line = lines.get(kernel.line or "")
+    line = lines.get(kernel.watermark or "")
     if not isinstance(line, int) or kernel.window.type not in TIMESTAMPS:
         return LOOK_AGAIN
     closes = opened(kernel.window, line)[1] - line
@@ -174,7 +176,7 @@ def watching(circuit: Circuit, relation: str) -> set[str]:
     }
 
 
-def _filled(sql: str, over: Mapping[str, tuple[str, Bound]]) -> str:
+def _filled(sql: str, over: Mapping[str, tuple[str, WatermarkValue]]) -> str:
     """The expression with values in place of its columns."""
     tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
 
@@ -188,7 +190,7 @@ def _filled(sql: str, over: Mapping[str, tuple[str, Bound]]) -> str:
     return render(tree.transform(fill))
 
 
-def literal(value: Bound, type: str) -> str:
+def literal(value: WatermarkValue, type: str) -> str:
     """A stored value as Spark SQL."""
     if type in ("timestamp", "timestamp_ntz"):
         return f"CAST(timestamp_micros({value}L) AS {type})"
@@ -197,7 +199,7 @@ def literal(value: Bound, type: str) -> str:
     return f"CAST('{value}' AS {type})"
 
 
-def stored(value: pa.Scalar) -> Bound:
+def stored(value: pa.Scalar) -> WatermarkValue:
     """A value of Spark's as a line has it."""
     if not value.is_valid:
         return None
@@ -211,7 +213,7 @@ def stored(value: pa.Scalar) -> Bound:
     return found
 
 
-def value_text(value: Bound, type: str) -> str:
+def value_text(value: WatermarkValue, type: str) -> str:
     if type in ("timestamp", "timestamp_ntz"):
         moment = pa.scalar(int(value or 0), pa.timestamp("us")).as_py()
         return str(moment)

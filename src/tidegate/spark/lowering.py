@@ -31,7 +31,8 @@ from tidegate.circuit.model import (
 from tidegate.core.columns import HASH, ORDER, SEQ, SHARD, WEIGHT
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
-from tidegate.ir.specs import AggregateSpec, GatedSpec, TableSpec, Test, WindowedSpec, share_of_cap
+from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, TableSpec, WindowAggregateSpec, spec_per_bucket
+from tidegate.ir.windows import WatermarkTest
 from tidegate.spark import blocks, buckets, xxhash64
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.direct import Reading, read_and_pack
@@ -72,10 +73,10 @@ class Consumer:
     output: Output | None = None
 
     @property
-    def guards(self) -> tuple[Test, ...]:
+    def guards(self) -> tuple[WatermarkTest, ...]:
         """The tests of its branch, over the columns that carry the tested values to where they are tested."""
         tests = [test for step in self.branch.steps if isinstance(step, LateFilter) for test in step.tests]
-        return tuple(Test(f"{GUARD}{number}", test.line) for number, test in enumerate(tests))
+        return tuple(WatermarkTest(f"{GUARD}{number}", test.watermark) for number, test in enumerate(tests))
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class Lowering:
         now, later = _routes(self._readers(op.id), op), _routes(self.replays.of(op.id), None)
         columns = tuple(column.name for column in op.columns)
         refusals = tuple(port.rejected for port in op.ports)
-        kernel = share_of_cap(op.kernel, len(self.buckets(op)))
+        kernel = spec_per_bucket(op.kernel, len(self.buckets(op)))
         return LevelOp(kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], refusals)
 
     def _pack(
@@ -311,7 +312,9 @@ def _settled(route: Direct, output: Output, op: Op) -> tuple[str, ...] | None:
     else comes to the output."""
     if output.key is None or output.hidden or output.mark or output.kind == "append" or len(output.branches) > 1:
         return None
-    if len(op.ports) > 1 or not isinstance(op.kernel, AggregateSpec | WindowedSpec | GatedSpec | TableSpec):
+    if len(op.ports) > 1 or not isinstance(
+        op.kernel, AggregateSpec | WindowAggregateSpec | GatedAggregateSpec | TableSpec
+    ):
         return None
     known = {source for name, source in route.columns if name in output.key}
     return output.key if known.issuperset(op.ports[0].key) else None
@@ -440,14 +443,14 @@ def _keeps_order(branch: Branch) -> bool:
     return any(column.name == ORDER for column in branch.columns)
 
 
-Round = tuple[list[str], Iterable[tuple[str, str]], list[Test]]
+Round = tuple[list[str], Iterable[tuple[str, str]], list[WatermarkTest]]
 
 
 def _split(branch: Branch) -> list[Round]:
     """A branch as rounds of some filters, one projection, and the tests of guards on the columns before it."""
     rounds: list[Round] = []
     filters: list[str] = []
-    tests: list[Test] = []
+    tests: list[WatermarkTest] = []
     for step in branch.steps:
         match step:
             case Filter():

@@ -17,7 +17,8 @@ from tidegate import kernels
 from tidegate.circuit.model import RejectedRows
 from tidegate.core import zset
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import KernelSpec, Test
+from tidegate.ir.specs import KernelSpec
+from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.api import Clock, Grouping, Kernel
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
@@ -45,7 +46,7 @@ class Target:
     kernel: KernelSpec | None
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
-    guards: tuple[Test, ...] = ()
+    guards: tuple[WatermarkTest, ...] = ()
     refusal: RejectedRows | None = None
     watch: Watch | None = None
     accepted: bool = False
@@ -199,7 +200,7 @@ def _hashed_after(target: Target) -> bool:
     if target.kernel is None or target.select is None or [name for name, _ in target.hashed] != [HASH]:
         return False
     kernel = kernel_of(target.kernel)
-    return isinstance(kernel, Grouping) and kernel.hashed_after
+    return isinstance(kernel, Grouping) and kernel.hashes_after_combine
 
 
 class Gathered:

@@ -83,7 +83,7 @@ class Recorder:
     def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
         self._keeper.after(stats, clock, self._shards(step - self._base - 1))
-        self._keeper.move(clock.lines, clock.time_us, unread=self._clock.wall)
+        self._keeper.move(clock.watermarks, clock.time_us, unread=self._clock.wall)
         rejected = [RejectedRow(*error) for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
         files: list[ChangeFile] = []

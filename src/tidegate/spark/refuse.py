@@ -12,8 +12,9 @@ import polars as pl
 from tidegate.catalog.bus import OF_VIEW
 from tidegate.circuit.model import Ingress, ObservedColumn, RejectedRows
 from tidegate.core.columns import SHARD, WEIGHT
-from tidegate.ir.specs import GatedSpec, KernelSpec, Test, WindowedSpec
-from tidegate.kernels.api import LATE, NO_TIME, Bound, Clock, Kernel
+from tidegate.ir.specs import GatedAggregateSpec, KernelSpec, WindowAggregateSpec
+from tidegate.ir.windows import WatermarkTest
+from tidegate.kernels.api import LATE, NO_TIME, Clock, Kernel, WatermarkValue
 from tidegate.kernels.lines import passes
 from tidegate.kernels.refusals import row_json
 from tidegate.spark import blocks, codec
@@ -26,8 +27,8 @@ class Stats:
     whose source has partitions for each of them."""
 
     rows_in: dict[str, int] = field(default_factory=dict)
-    seen: dict[str, Bound] = field(default_factory=dict)
-    shards: dict[str, dict[str, Bound]] = field(default_factory=dict)
+    seen: dict[str, WatermarkValue] = field(default_factory=dict)
+    shards: dict[str, dict[str, WatermarkValue]] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -36,7 +37,7 @@ class Stats:
     def to_json(self) -> dict[str, Any]:
         return {"rows_in": self.rows_in, "seen": self.seen, "shards": self.shards, "events": self.events}
 
-    def note(self, name: str, shard: str | None, value: Bound) -> None:
+    def note(self, name: str, shard: str | None, value: WatermarkValue) -> None:
         """A value that was seen."""
         seen = self.seen if shard is None else self.shards.setdefault(name, {})
         seen[shard or name] = _larger(seen.get(shard or name), value)
@@ -48,7 +49,7 @@ class Watch:
 
     relation: str
     columns: tuple[str, ...]
-    tests: tuple[Test, ...]
+    tests: tuple[WatermarkTest, ...]
     seen: tuple[ObservedColumn, ...]
     checks: tuple[tuple[str, str], ...] = ()
     row: str | None = None
@@ -73,7 +74,7 @@ class Watch:
         if self.checks and (wrong := self._wrong(rows)):
             found.append(Block(blocks.ERRORS, 0, "", json.dumps(wrong).encode()))
         for test in self.tests:
-            late = passes(test, accepted, clock.lines)
+            late = passes(test, accepted, clock.watermarks)
             if late.any():
                 found.append(self._record(accepted.filter(late), test, clock))
                 accepted = accepted.filter(~late)
@@ -92,10 +93,12 @@ class Watch:
             found += [[self.relation.removesuffix(OF_VIEW), code, words, row] for words, row in bad.iter_rows()]
         return found
 
-    def _record(self, rows: pl.DataFrame, test: Test, clock: Clock) -> Block:
+    def _record(self, rows: pl.DataFrame, test: WatermarkTest, clock: Clock) -> Block:
         whole = tuple((name, name) for name in self.columns)
         return late_block(
-            rows, RejectedRows(self.relation, (), test.column, test.line, whole), clock.lines.get(test.line)
+            rows,
+            RejectedRows(self.relation, (), test.column, test.watermark, whole),
+            clock.watermarks.get(test.watermark),
         )
 
 
@@ -107,10 +110,10 @@ def _by_shard(rows: pl.DataFrame) -> Iterable[tuple[str | None, pl.DataFrame]]:
     return [(str(shard), part) for (shard,), part in parts.items()]
 
 
-def guarded(rows: pl.DataFrame, tests: Sequence[Test], clock: Clock) -> pl.DataFrame:
+def guarded(rows: pl.DataFrame, tests: Sequence[WatermarkTest], clock: Clock) -> pl.DataFrame:
     """The rows that no test finds late, without the columns that were only there to be tested."""
     for test in tests:
-        late = passes(test, rows, clock.lines)
+        late = passes(test, rows, clock.watermarks)
         rows = rows.filter(~late) if late.any() else rows
     return rows.drop([test.column for test in tests])
 
@@ -120,11 +123,11 @@ def admitted(
 ) -> tuple[pl.DataFrame, list[Block]]:
     """The rows that an op takes, and the record of those it refuses."""
     found: list[Block] = []
-    verdict = kernel.judge(port, rows, clock)
+    verdict = kernel.classify(port, rows, clock)
     if verdict is not None and (verdict != 0).any():
         late, timeless = rows.filter(verdict == LATE), rows.filter((verdict == NO_TIME) & (rows[WEIGHT] > 0))
         if late.height:
-            found.append(late_block(late, refusal, clock.lines.get(refusal.watermark)))
+            found.append(late_block(late, refusal, clock.watermarks.get(refusal.watermark)))
         if timeless.height:
             found.append(_timeless(timeless, refusal))
         rows = rows.filter(verdict == 0)
@@ -134,14 +137,14 @@ def admitted(
 def judges_by_state(spec: KernelSpec) -> bool:
     """Whether a kernel finds out by its state which rows are late, so that they have to be whole until then."""
     match spec:
-        case GatedSpec(inner=inner):
+        case GatedAggregateSpec(inner=inner):
             return judges_by_state(inner)
-        case WindowedSpec(window=window):
+        case WindowAggregateSpec(window=window):
             return window.kind == "session"
     return False
 
 
-def late_block(rows: pl.DataFrame, refusal: RejectedRows, waterline: Bound) -> Block:
+def late_block(rows: pl.DataFrame, refusal: RejectedRows, waterline: WatermarkValue) -> Block:
     """Late rows with what the record says of them."""
     said = {
         "relation": refusal.relation,
@@ -169,7 +172,7 @@ def row_text(row: dict[str, Any], columns: Sequence[tuple[str, str]]) -> str:
     return row_json({name: row[column] for name, column in columns})
 
 
-def largest(column: pl.Series, limit: int | None) -> Bound:
+def largest(column: pl.Series, limit: int | None) -> WatermarkValue:
     """The largest value as it is stored, None if there is none. What is beyond the limit does not count."""
     if column.dtype.is_decimal():
         value = column.max()
@@ -188,7 +191,7 @@ def _latest(seen: ObservedColumn, clock: Clock) -> int | None:
     return None if seen.max_ahead is None else clock.time_us + seen.max_ahead
 
 
-def _larger(left: Bound, right: Bound) -> Bound:
+def _larger(left: WatermarkValue, right: WatermarkValue) -> WatermarkValue:
     from tidegate.spark.frontiers import larger
 
     return larger(left, right)

@@ -6,21 +6,21 @@ import re
 
 from sqlglot import exp
 
-from tidegate.core.durations import Length, parse_length
+from tidegate.core.durations import CalendarInterval, parse_length
 
 _FIELDS = ("day", "hour", "minute", "second")
 _SUFFIXES = {exp.DType.SMALLINT: "s", exp.DType.DOUBLE: "d"}
 """`5s` and `2d` are numbers to Spark: a SMALLINT and a DOUBLE."""
 
 
-def length(node: exp.Expr) -> Length | None:
+def length(node: exp.Expr) -> CalendarInterval | None:
     """The length of a duration: an interval, a text such as `'10 seconds'`, the short `1h30m`, or a sum of those. None
     if the expression is none of them. It may be negative, as offsets are."""
     match node:
         case exp.Paren():
             return length(node.this)
         case exp.Neg():
-            return _combined(Length(), length(node.this), -1)
+            return _combined(CalendarInterval(), length(node.this), -1)
         case exp.Add():
             return _combined(length(node.left), length(node.right), 1)
         case exp.Sub():
@@ -36,13 +36,13 @@ def length(node: exp.Expr) -> Length | None:
     return None
 
 
-def _combined(left: Length | None, right: Length | None, sign: int) -> Length | None:
+def _combined(left: CalendarInterval | None, right: CalendarInterval | None, sign: int) -> CalendarInterval | None:
     if left is None or right is None:
         return None
-    return Length(left.micros + sign * right.micros, left.months + sign * right.months)
+    return CalendarInterval(left.micros + sign * right.micros, left.months + sign * right.months)
 
 
-def _interval(node: exp.Interval) -> Length | None:
+def _interval(node: exp.Interval) -> CalendarInterval | None:
     value = node.this.sql(dialect="spark").strip("'") if node.this is not None else ""
     unit = node.args.get("unit")
     if unit is None:
@@ -52,7 +52,7 @@ def _interval(node: exp.Interval) -> Length | None:
     return parse_length(f"{value} {unit.name}")
 
 
-def _spanned(value: str, first: str, last: str) -> Length | None:
+def _spanned(value: str, first: str, last: str) -> CalendarInterval | None:
     """`'1:30' MINUTE TO SECOND`, `'1 02:03:04.5' DAY TO SECOND`, `'1-6' YEAR TO MONTH`."""
     first, last = first.removesuffix("s"), last.removesuffix("s")
     sign = "-" if value.strip().startswith("-") else ""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tidegate.ir.specs import Length, WindowSpec
+from tidegate.core.durations import CalendarInterval
+from tidegate.ir.windows import WindowSpec
 from tidegate.sql.dialect import render
 from tidegate.sql.parsing import parse
 from tidegate.sql.statements import Select
@@ -84,7 +85,7 @@ def _windows(spec: WindowSpec) -> tuple[str, str, str]:
     return numbers, start, f"{start} + {size}"
 
 
-def _units(size: Length) -> int:
+def _units(size: CalendarInterval) -> int:
     return size.months or size.micros
 
 

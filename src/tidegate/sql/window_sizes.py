@@ -6,8 +6,9 @@ from typing import Never
 
 from sqlglot import exp
 
+from tidegate.core.durations import CalendarInterval
 from tidegate.errors import make
-from tidegate.ir.specs import Length, WindowSpec
+from tidegate.ir.windows import WindowSpec
 from tidegate.sql.dialect import render
 from tidegate.sql.lengths import length
 from tidegate.sql.spans import span_of
@@ -30,7 +31,7 @@ def window_spec(call: WindowCall, time: str) -> WindowSpec:
     return WindowSpec(call.kind, time, size, slide, _offset(call, slide if call.kind == "hop" and slide else size))
 
 
-def _positive(call: WindowCall, tree: exp.Expr, word: str) -> Length:
+def _positive(call: WindowCall, tree: exp.Expr, word: str) -> CalendarInterval:
     found = length(tree)
     if found is None:
         message = f"the {word} of {call.name} must be a duration, and {_shown(tree)} is none"
@@ -45,7 +46,7 @@ def _positive(call: WindowCall, tree: exp.Expr, word: str) -> Length:
     return found
 
 
-def _check_fit(call: WindowCall, size: Length, slide: Length) -> None:
+def _check_fit(call: WindowCall, size: CalendarInterval, slide: CalendarInterval) -> None:
     small, _ = _WORDS[call.kind]
     assert call.slide is not None
     shown = f"{_shown(call.slide)} and {_shown(call.size)}"
@@ -61,7 +62,7 @@ def _check_fit(call: WindowCall, size: Length, slide: Length) -> None:
         _refuse(call, call.size, problem, "the last step must end with the window")
 
 
-def _offset(call: WindowCall, grid: Length) -> int:
+def _offset(call: WindowCall, grid: CalendarInterval) -> int:
     """Windows repeat, so an offset counts modulo their distance."""
     if call.offset is None:
         return 0

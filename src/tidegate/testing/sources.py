@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
+from tidegate.core.durations import CalendarInterval
 from tidegate.core.types import Type, nullable_schema
-from tidegate.ir.specs import Length
 from tidegate.testing.bags import Change, Row, consolidated
 from tidegate.testing.inputs import Input
 from tidegate.testing.rows import to_arrow
@@ -79,7 +79,7 @@ class InputSource:
 
     def _line(self, place: int, moment: int, lag: int) -> Number | None:
         found = self._now.lines[moment][place]
-        return found if found is None or not lag else minus(found, Length(lag))
+        return found if found is None or not lag else minus(found, CalendarInterval(lag))
 
 
 def lines_now(given: Input) -> LinesNow:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tidegate.ir.specs import WindowSpec
+from tidegate.ir.windows import WindowSpec
 
 DAY_US = 86_400_000_000
 TIMESTAMPS = ("timestamp", "timestamp_ntz")

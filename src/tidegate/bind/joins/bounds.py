@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tidegate.ir.specs import Length
+from tidegate.core.durations import CalendarInterval
 from tidegate.sql import length
 
 DAY_US = 86_400_000_000
@@ -32,7 +32,7 @@ class Bound:
     left: str
     right: str
     op: type[exp.Expr]
-    amount: Length
+    amount: CalendarInterval
 
     @property
     def exact(self) -> bool:
@@ -96,7 +96,7 @@ def bound_of(tree: exp.Expr, left: frozenset[str], right: frozenset[str]) -> Bou
         return None
     (plus,), (minus,) = ([name for name, sign in whole.terms.items() if sign == way] for way in (1, -1))
     if plus in right and minus in left:
-        return Bound(minus, plus, type(tree), Length(-whole.amount.micros, -whole.amount.months))
+        return Bound(minus, plus, type(tree), CalendarInterval(-whole.amount.micros, -whole.amount.months))
     if plus in left and minus in right:
         return Bound(plus, minus, _MIRRORED[type(tree)], whole.amount)
     return None
@@ -107,12 +107,12 @@ class _Linear:
     """A sum of columns, each with a sign, and an amount of time."""
 
     terms: Mapping[str, int] = field(default_factory=dict)
-    amount: Length = field(default_factory=Length)
+    amount: CalendarInterval = field(default_factory=CalendarInterval)
 
     def plus(self, other: _Linear, sign: int) -> _Linear:
         names = {**self.terms, **other.terms}
         sums = {name: self.terms.get(name, 0) + sign * other.terms.get(name, 0) for name in names}
-        amount = Length(
+        amount = CalendarInterval(
             self.amount.micros + sign * other.amount.micros, self.amount.months + sign * other.amount.months
         )
         return _Linear({name: value for name, value in sums.items() if value}, amount)

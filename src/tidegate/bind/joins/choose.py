@@ -24,7 +24,7 @@ from tidegate.bind.storable import cast
 from tidegate.bind.unsupported import refused
 from tidegate.catalog import Relation
 from tidegate.errors import Span, make, warning
-from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire
+from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire
 from tidegate.plan import Filter, IntervalJoin, Join, Lookup, Node, Scalar, Scan, View, conjunction
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of

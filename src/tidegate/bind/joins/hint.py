@@ -9,7 +9,7 @@ from sqlglot import exp
 from tidegate.bind.context import Context
 from tidegate.core.durations import EXPECTED, parse_micros
 from tidegate.errors import Error, Span, did_you_mean, make, warning
-from tidegate.ir.join_specs import PROCTIME, ROWTIME, EarlyFire
+from tidegate.ir.joins import PROCTIME, ROWTIME, EarlyFire
 from tidegate.sql import hints
 
 NAME = "early_fire"

@@ -10,7 +10,7 @@ from tidegate.bind.context import unique
 from tidegate.bind.joins.conditions import Conditions
 from tidegate.bind.joins.sides import Side, comparison, held, key_pair
 from tidegate.bind.storable import cast
-from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, KeyPair
+from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, KeyPair
 from tidegate.plan import Filter, Item, Join, Node, Project, Scalar, UnionAll, conjunction, kept
 
 

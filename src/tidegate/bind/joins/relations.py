@@ -18,7 +18,7 @@ from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.unsupported import check_expression, refused
 from tidegate.catalog import Relation
 from tidegate.errors import make
-from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI
+from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI
 from tidegate.plan import Filter, IntervalJoin, Item, Node, Project, Scalar, Scan, conjuncts, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of

@@ -13,7 +13,7 @@ from tidegate.bind.scope import written
 from tidegate.bind.storable import cast, check_comparable, storable
 from tidegate.core.schema import Column
 from tidegate.errors import Error, make
-from tidegate.ir.join_specs import Comparison, KeyPair
+from tidegate.ir.joins import Comparison, KeyPair
 from tidegate.plan import Filter, Item, Node, Project, Scalar, conjunction, kept
 from tidegate.sql import span_of
 

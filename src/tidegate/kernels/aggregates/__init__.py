@@ -5,7 +5,7 @@ To add a function, subclass `Sums`, `Best` or `Bag` (see `function`) and enter i
 
 from __future__ import annotations
 
-from tidegate.ir.specs import AggregateSpec, Call
+from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels.aggregates import extremes, numbers, values
 from tidegate.kernels.aggregates.function import Bag, Best, Function
 
@@ -64,16 +64,16 @@ def supported() -> frozenset[str]:
     return frozenset(FUNCTIONS)
 
 
-def function(call: Call) -> Function:
+def function(call: AggregateCall) -> Function:
     return FUNCTIONS[call.func](call)
 
 
-def is_distinct(call: Call) -> bool:
+def is_distinct(call: AggregateCall) -> bool:
     """Whether a call sees each of its values once."""
     return call.distinct or call.func in _ALWAYS_DISTINCT
 
 
-def needs_values(call: Call, append_only: bool) -> bool:
+def needs_values(call: AggregateCall, append_only: bool) -> bool:
     """Whether the group's values must be kept, each with its count."""
     made = function(call)
     return isinstance(made, Bag) or (not append_only if isinstance(made, Best) else is_distinct(call))

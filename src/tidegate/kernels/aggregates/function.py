@@ -18,7 +18,7 @@ import polars as pl
 
 from tidegate.core.columns import WEIGHT
 from tidegate.core.types import polars_type
-from tidegate.ir.specs import Call
+from tidegate.ir.specs import AggregateCall
 from tidegate.kernels.aggregates.accumulators import Accumulator
 
 GROUP = "__g"
@@ -34,7 +34,7 @@ Ordering = tuple[tuple[str, bool], ...]
 class Function:
     """One aggregate call of a query."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: AggregateCall) -> None:
         self.call = call
         self.type = polars_type(call.type)
         self.options = dict(call.options)

@@ -46,7 +46,7 @@ class Partial:
         self._places = [_place(number, part) for number, real in self._reals.items() for part in range(real.parts)]
 
     @property
-    def hashed_after(self) -> bool:
+    def hashes_after_combine(self) -> bool:
         """Whether rows can be combined without their hash, which is then made of the groups: of the values in bags it
         is needed before."""
         return not self._plan.values and bool(self._plan.spec.keys)

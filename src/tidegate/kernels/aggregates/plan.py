@@ -9,7 +9,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.core.types import polars_type
-from tidegate.ir.specs import AggregateSpec, Call
+from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.accumulators import Accumulator, Double, Real
 from tidegate.kernels.aggregates.function import PLACE, STEP, Bag, Best, Function, Ordering, Sums
@@ -121,13 +121,13 @@ class Plan:
                 return [_number(self.values, self._values(made, stored=True))]
         raise TypeError(f"{type(made).__name__} is no known kind of aggregate function")
 
-    def _slot(self, accumulator: Accumulator, call: Call) -> int:
+    def _slot(self, accumulator: Accumulator, call: AggregateCall) -> int:
         if not aggregates.is_distinct(call):
             return _number(self.slots, Slot(self._lightened(accumulator, call), call.filter, None))
         values = _number(self.values, Values(call.args, call.args, call.filter, arrival=False, stored=True))
         return _number(self.slots, Slot(accumulator, None, values))
 
-    def _lightened(self, accumulator: Accumulator, call: Call) -> Accumulator:
+    def _lightened(self, accumulator: Accumulator, call: AggregateCall) -> Accumulator:
         """SUM and AVG of doubles need no exact sum as long as nothing is ever taken away."""
         if isinstance(accumulator, Real) and self.spec.append_only and call.func in SUMMED:
             return Double(accumulator.factors[0])

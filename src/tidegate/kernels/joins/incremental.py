@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.join_specs import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
-from tidegate.kernels.api import Clock, Delta, State, Table, Welcoming
+from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
+from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
 from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
 from tidegate.kernels.joins.pairs import Meeting, kept, met, padded, settled
 from tidegate.kernels.ranking import Ints
@@ -49,7 +49,7 @@ KINDS = {
 }
 
 
-class Join(Welcoming):
+class Join(NeverLate):
     """The kernel. Rows of which nothing can come are dropped as they arrive."""
 
     def __init__(self, spec: JoinSpec) -> None:

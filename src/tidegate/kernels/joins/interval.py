@@ -15,7 +15,7 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.core.columns import WEIGHT
-from tidegate.ir.join_specs import ANTI, INNER, SEMI, IntervalSpec
+from tidegate.ir.joins import ANTI, INNER, SEMI, IntervalJoinSpec
 from tidegate.kernels.api import LATE, Clock, Delta, State
 from tidegate.kernels.frames import nonempty
 from tidegate.kernels.joins.incremental import KINDS, MATCHES
@@ -31,7 +31,7 @@ from tidegate.kernels.lines import since
 class IntervalJoin:
     """The kernel. Output: the columns of `outputs`, and the mark where the spec names one."""
 
-    def __init__(self, spec: IntervalSpec) -> None:
+    def __init__(self, spec: IntervalJoinSpec) -> None:
         spec = replace(spec, early=None) if spec.kind in (INNER, SEMI, ANTI) else spec
         self.spec, self.kind = spec, KINDS[spec.kind]
         self.sides = (Side(spec, 0), Side(spec, 1))
@@ -39,7 +39,7 @@ class IntervalJoin:
         far = max(abs(spec.lower), abs(spec.upper)) if spec.proctime else 0
         self.slices = Slices(max(spec.upper - spec.lower, far))
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         """A row below its own side's frontier is late: those that it should have met may be gone."""
         if self.spec.proctime:
             return None
@@ -70,7 +70,7 @@ class IntervalJoin:
                 leaving = kept.filter(pl.col(MATCHES) > 0 if side.meets else pl.col(OUT))
                 frames.append(padded(self.spec.outputs, side.number, leaving, {} if table is None else table.schema))
         found = settled(frames) if frames else None
-        return found if found is None or self.spec.mark is None else _unmarked(found, self.spec.mark)
+        return found if found is None or self.spec.correction_id is None else _unmarked(found, self.spec.correction_id)
 
 
 def _unmarked(rows: pl.DataFrame, mark: str) -> pl.DataFrame:

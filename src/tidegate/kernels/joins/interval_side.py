@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.join_specs import PROCTIME, Comparison, IntervalSpec, KeyPair
+from tidegate.ir.joins import PROCTIME, Comparison, IntervalJoinSpec, KeyPair
 from tidegate.kernels.api import Clock, State, Table
 from tidegate.kernels.frames import consolidated, normalised
 from tidegate.kernels.joins.incremental import KINDS, MATCHES, SIDES
@@ -34,7 +34,7 @@ class Side:
     its time. `meets`: of rows that leave singly, whether they are those that meet any (True) or none (False).
     """
 
-    def __init__(self, spec: IntervalSpec, number: int) -> None:
+    def __init__(self, spec: IntervalJoinSpec, number: int) -> None:
         self.number, self.name, self.time = number, SIDES[number], spec.times[number]
         self.columns, self.append_only = _columns(spec, number), spec.append_only[number]
         self.low, self.high = (spec.lower, spec.upper) if number == 0 else (-spec.upper, -spec.lower)
@@ -147,10 +147,10 @@ def numbers(rows: pl.DataFrame, name: str) -> Ints:
 
 def _forgotten(table: Table, high: int | None) -> int:
     low = table.lowest()
-    return 0 if low is None or (high is not None and low >= high) else table.take_below(high).height
+    return 0 if low is None or (high is not None and low >= high) else table.evict_below(high).height
 
 
-def _columns(spec: IntervalSpec, number: int) -> list[str]:
+def _columns(spec: IntervalJoinSpec, number: int) -> list[str]:
     """The columns of a side that matter: of the right one of a semi or anti join, what decides about a match. Where it
     matters when a row came, and rows go, all do: else it would not be known which one goes."""
     wanted = {taken.column for taken in spec.outputs if taken.side == number}

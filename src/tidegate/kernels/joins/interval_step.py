@@ -53,7 +53,7 @@ class IntervalStep:
             self._leave_in_pairs(pairs, changes)
         sides = zip(self._join.sides, self._limits, strict=True)
         dropped = sum(side.forget(limit, self._join.slices, self._state) for side, limit in sides)
-        return Delta(self._settled(), self._errors, wake_us=self._wake(), dropped=dropped)
+        return Delta(self._settled(), self._errors, timer_us=self._wake(), evicted=dropped)
 
     def _able(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame | None:
         """Rows that can meet any, filed. Others leave at once, if at all."""
@@ -128,7 +128,7 @@ class IntervalStep:
         """The rows that have begun to leave singly, or do not any more."""
         before, after = found.weights
         singly, other = Changes(after - before), self._touched[1 - rows.side.number]
-        if self._join.spec.mark is not None and other is not None:
+        if self._join.spec.correction_id is not None and other is not None:
             correct((rows, singly), found.weights, other, (pairs, changes), self._marks)
         places, weights, marks = singly.parted()
         self._leave_singly(rows.side, rows.frame[places].with_columns(pl.Series(WEIGHT, weights)), marks)
@@ -147,7 +147,7 @@ class IntervalStep:
             self._frames.append(self._marked(frame.with_columns(pl.Series(WEIGHT, weights)), marks))
 
     def _marked(self, rows: pl.DataFrame, marks: Ints | None) -> pl.DataFrame:
-        name = self._join.spec.mark
+        name = self._join.spec.correction_id
         if name is None:
             return rows
         found = pl.lit(None, pl.Int64).alias(name) if marks is None else _shown(marks).alias(name)
@@ -156,7 +156,7 @@ class IntervalStep:
     def _settled(self) -> pl.DataFrame | None:
         if not self._frames:
             return None
-        name = self._join.spec.mark
+        name = self._join.spec.correction_id
         return settled(self._frames if name is None else [in_twos(pl.concat(self._frames), name)])
 
     def _wake(self) -> int | None:

@@ -8,18 +8,18 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.join_specs import LEFT, LookupSpec
-from tidegate.kernels.api import Clock, Delta, State, Table, Welcoming
+from tidegate.ir.joins import LEFT, LookupJoinSpec
+from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
 from tidegate.kernels.frames import consolidated, nonempty, normalised, numbered, types_of
 from tidegate.kernels.joins.pairs import Meeting, Pairs, kept, met, only, padded, settled
 
 _ONE = pl.lit(1, pl.Int64).alias(WEIGHT)
 
 
-class Lookup(Welcoming):
+class Lookup(NeverLate):
     """The kernel. It keeps the table by its key, and nothing of the stream."""
 
-    def __init__(self, spec: LookupSpec) -> None:
+    def __init__(self, spec: LookupJoinSpec) -> None:
         self._spec = spec
         self._columns = [list(names) for names in kept(spec)]
         self._meeting = Meeting(spec.keys, spec.conditions)

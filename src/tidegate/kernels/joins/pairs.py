@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.join_specs import Comparison, JoinSpec, KeyPair, LookupSpec, Taken
+from tidegate.ir.joins import Comparison, JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
 from tidegate.kernels.frames import consolidated, nonempty
 from tidegate.kernels.state.cache import Hashes
 from tidegate.kernels.state.search import Mask, Places, spread
@@ -85,7 +85,7 @@ def only(pairs: Pairs, chosen: Mask) -> Pairs:
     return pairs if chosen.all() else Pairs(pairs.left[chosen], pairs.right[chosen])
 
 
-def kept(spec: JoinSpec | LookupSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def kept(spec: JoinSpec | LookupJoinSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of each side that matter. An incremental join stores these: ROW_HASH, by which a row is found in a
     large group, should be their hash. Of the right side of a semi or anti join they are those that decide a match."""
     tests: tuple[KeyPair | Comparison, ...] = (*spec.keys, *spec.conditions)
@@ -110,7 +110,7 @@ def compared(left: pl.Series, right: pl.Series, op: str) -> Mask:
     return known & found
 
 
-def met(outputs: Sequence[Taken], left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> pl.DataFrame:
+def met(outputs: Sequence[OutputColumn], left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> pl.DataFrame:
     """The output rows of `pairs`; weights multiply."""
     sides = [
         _gathered(frame, places, [WEIGHT, *(taken.column for taken in outputs if taken.side == side)])
@@ -120,7 +120,9 @@ def met(outputs: Sequence[Taken], left: pl.DataFrame, right: pl.DataFrame, pairs
     return pl.DataFrame([*columns, sides[0][WEIGHT] * sides[1][WEIGHT]])
 
 
-def padded(outputs: Sequence[Taken], side: int, rows: pl.DataFrame, missing: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def padded(
+    outputs: Sequence[OutputColumn], side: int, rows: pl.DataFrame, missing: Mapping[str, pl.DataType]
+) -> pl.DataFrame:
     """The output rows of rows of one side that meet none. `missing` has the types of the other side's columns, as far
     as they are known: a side of which nothing was ever seen gives columns of type Null."""
     columns = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from tidegate.ir.specs import AggregateSpec, Call
+from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.function import Best
 from tidegate.kernels.sessions.points import FIRST_AT, LAST_AT, MIX
@@ -32,7 +32,7 @@ def with_arrivals(spec: AggregateSpec, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(columns)
 
 
-def _by_row(number: int, call: Call) -> Call:
+def _by_row(number: int, call: AggregateCall) -> AggregateCall:
     function = aggregates.function(call)
     if not isinstance(function, Best) or not function.arrival:
         return call

@@ -28,7 +28,7 @@ class Extents:
             return pl.Series(HASH, [], dtype=pl.Int64)
         hashes = table.between(None, line + 1)[_KEY_HASH].alias(HASH)
         if len(hashes):
-            table.take_below(line + 1)
+            table.evict_below(line + 1)
         return hashes
 
     def move(self, before: pl.DataFrame, after: pl.DataFrame, state: State) -> None:
@@ -57,7 +57,7 @@ class Extents:
         old = index.between(None, line + 1)
         if old.height:
             closed.write(None, old.with_columns(pl.col(_KEY_HASH).alias(HASH)), -old.height)
-            index.take_below(line + 1)
+            index.evict_below(line + 1)
 
     def ends(self, state: State) -> pl.DataFrame | None:
         """The open sessions."""

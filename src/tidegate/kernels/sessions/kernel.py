@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import WindowedSpec
+from tidegate.ir.specs import WindowAggregateSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregate import groups_content, unfiled
 from tidegate.kernels.aggregates.bags import forget_values
@@ -42,7 +42,7 @@ class Sessions:
     """The rows of sessions that are open are kept. A step finds the sessions of the keys it touches anew, and tells an
     aggregate over (key, start) which rows came, went, or changed sessions."""
 
-    def __init__(self, spec: WindowedSpec) -> None:
+    def __init__(self, spec: WindowAggregateSpec) -> None:
         self._spec = spec
         window, inner = spec.window, spec.aggregate
         self._partition = tuple(name for name in inner.keys if name not in (window.start, window.end))
@@ -55,7 +55,7 @@ class Sessions:
         self._room = None if inner.max_groups is None else Room(self._partition, inner.max_groups)
         self._dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
 
-    def judge(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
+    def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         """Whether a row is late is known only beside the sessions that are there."""
         missing = rows[self._spec.window.time].is_null()
         return (missing.cast(pl.Int8) * (NO_TIME - OK) + OK).cast(pl.Int8) if missing.any() else None
@@ -109,7 +109,7 @@ class Sessions:
             self._room.count(old, after, state)
         dropped = self._forget(old.filter(over), state)
         changes = self._changes(before, after, clock, state)
-        return Delta(changes, errors, self._late(late), dropped=dropped)
+        return Delta(changes, errors, self._late(late), evicted=dropped)
 
     def _table(self, net: pl.DataFrame | None, state: State) -> Table:
         """The points that are kept. Without rows there is something due, so something is stored."""
@@ -183,7 +183,7 @@ class Sessions:
         return nonempty(pl.concat([rows.select(*columns_of(rows), WEIGHT) for rows in frames], how="diagonal"))
 
     def _line(self, lines: Lines) -> int:
-        line = None if self._spec.line is None else lines.get(self._spec.line)
+        line = None if self._spec.watermark is None else lines.get(self._spec.watermark)
         if line == INFINITE:
             return _ALWAYS
         found = line_micros(line, self._spec.window.type == "date")

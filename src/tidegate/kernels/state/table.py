@@ -90,7 +90,7 @@ class RunTable:
         start, end = _before(low) or LOWEST, _before(high)
         return self._current([self.slice(rows, run, start, end) for rows, run in self._ages()])
 
-    def take_below(self, high: int | None) -> pl.DataFrame:
+    def evict_below(self, high: int | None) -> pl.DataFrame:
         """Forgets rows at the commit; what is written after this call stays."""
         floor = _before(high) or HIGHEST
         below = pl.lit(True) if high is None else pl.col(HASH) < high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.ir.specs import WindowSpec
+from tidegate.ir.windows import WindowSpec
 from tidegate.kernels.windows.filing import Filing
 from tidegate.kernels.windows.grid import Exploded, Grid
 

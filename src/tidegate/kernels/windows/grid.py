@@ -12,7 +12,8 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.ir.specs import Length, WindowSpec
+from tidegate.core.durations import CalendarInterval
+from tidegate.ir.windows import WindowSpec
 
 Ints = npt.NDArray[np.int64]
 
@@ -119,7 +120,7 @@ class Grid:
         row, place = np.nonzero(ends > number[:, None])
         return row, start[row], ends[row, place]
 
-    def _count(self, length: Length) -> int:
+    def _count(self, length: CalendarInterval) -> int:
         if bool(length.months) != self.by_month or (length.months and length.micros):
             raise ValueError("A window's lengths are all months or all of a fixed time.")
         count = length.months or length.micros

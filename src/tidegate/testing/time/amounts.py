@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidegate.core.durations import CalendarInterval
 from tidegate.core.types import Type
-from tidegate.ir.specs import Length
 from tidegate.sql.lengths import length
 
 INFINITE = math.inf
@@ -20,7 +20,7 @@ DAY = 86_400_000_000
 TIMES = ("timestamp", "timestamp_ntz", "date")
 
 Number = int | float | Decimal
-Amount = Length | Number
+Amount = CalendarInterval | Number
 
 
 class Unknown(Exception):
@@ -61,12 +61,12 @@ def value(found: Number, kind: Type) -> Any:
 def amount(tree: exp.Expr | None) -> Amount:
     """What an annotation subtracts: a length of time or a number."""
     if tree is None:
-        return Length()
+        return CalendarInterval()
     if isinstance(tree, exp.Literal) and not tree.is_string:
         return Decimal(tree.name) if "." in tree.name else int(tree.name)
     if isinstance(tree, exp.Neg) and isinstance(tree.this, exp.Literal):
         inner = amount(tree.this)
-        return inner if isinstance(inner, Length) else -inner
+        return inner if isinstance(inner, CalendarInterval) else -inner
     found = length(tree)
     if found is None:
         raise Unknown(f"{tree.sql()} is no amount that the model knows")
@@ -75,13 +75,13 @@ def amount(tree: exp.Expr | None) -> Amount:
 
 def minus(found: Number, taken: Amount) -> Number:
     """A number that much lower; months go by the calendar."""
-    if not isinstance(taken, Length):
+    if not isinstance(taken, CalendarInterval):
         both_exact = isinstance(found, int | Decimal) and isinstance(taken, int | Decimal)
         return found - taken if both_exact else float(found) - float(taken)  # type: ignore[operator]
-    return plus(found, Length(-taken.micros, -taken.months))
+    return plus(found, CalendarInterval(-taken.micros, -taken.months))
 
 
-def plus(found: Number, added: Length) -> Number:
+def plus(found: Number, added: CalendarInterval) -> Number:
     """A moment that much later."""
     if not added.months:
         return found if found == INFINITE else int(found) + added.micros

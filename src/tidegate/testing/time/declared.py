@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tidegate.core.durations import CalendarInterval
 from tidegate.core.types import Type
-from tidegate.ir.specs import Length
 from tidegate.testing.bags import Bag
 from tidegate.testing.time.amounts import Amount, Number, minus, number
 from tidegate.testing.time.lines import AFTER, BEFORE, Line, Lines
@@ -61,6 +61,6 @@ class Declared:
 
     def _at(self, column: str, inferred: Line | None, moment: int, lag: int) -> Number | None:
         own = self._lines.get(column, (None, None))[moment]
-        own = own if own is None or not lag else minus(own, Length(lag))
+        own = own if own is None or not lag else minus(own, CalendarInterval(lag))
         other = inferred.at(moment, lag) if inferred is not None else None
         return max((one for one in (own, other) if one is not None), default=None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegate.ir.specs import Length
+from tidegate.core.durations import CalendarInterval
 from tidegate.sql.lengths import length
 from tidegate.sql.window_calls import WindowCall, table_window
 from tidegate.sql.window_spellings import spelled, window_tables
@@ -144,7 +144,7 @@ def _windowed(tree: exp.Select, table: str, relation: str, alias: str, window: W
     )
 
 
-def _length(tree: exp.Expr) -> Length:
+def _length(tree: exp.Expr) -> CalendarInterval:
     found = length(tree)
     if found is None:
         raise Unknown(f"{tree.sql()} is no length of time that the model knows")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.ir.specs import Length
+from tidegate.core.durations import CalendarInterval
 from tidegate.testing.time.amounts import EPOCH, INFINITE, MICROSECOND, Number, add_months, plus
 
 Extent = tuple[int, int]
@@ -18,8 +18,8 @@ class Window:
     the gap). Aligned to 1970 plus `offset` microseconds."""
 
     kind: str
-    size: Length
-    slide: Length | None = None
+    size: CalendarInterval
+    slide: CalendarInterval | None = None
     offset: int = 0
 
     def covering(self, time: int) -> list[Extent]:
@@ -61,7 +61,7 @@ class Window:
             if time < end:
                 yield start, end
 
-    def _floor(self, time: int, step: Length) -> int:
+    def _floor(self, time: int, step: CalendarInterval) -> int:
         """The last point of the grid that is not after a time."""
         if not step.months:
             return time - (time - self.offset) % step.micros

@@ -1,0 +1,36 @@
+"""Windows of time, and the tests of rows against watermarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.durations import CalendarInterval
+
+
+@dataclass(frozen=True)
+class WatermarkTest:
+    """True for rows whose `column` is below the watermark of that name (or equal to it, if `inclusive`). False for
+    NULL, and while the watermark has no value."""
+
+    column: str
+    watermark: str
+    inclusive: bool = False
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Windows `[start, end)` over the column `time` (timestamp, timestamp_ntz or date).
+
+    `kind`: tumble (`size`), hop (`size`, every `slide`), cumulate (`size` in steps of `slide`), session (`size` is the
+    gap, `slide` is None). Windows are aligned to the epoch plus `offset` microseconds, windows of months to the year
+    1970. `type` is the Spark type of `time`: it determines the unit of its watermark and the type of `start` and `end`.
+    """
+
+    kind: str
+    time: str
+    size: CalendarInterval
+    slide: CalendarInterval | None = None
+    offset: int = 0
+    start: str = "window_start"
+    end: str = "window_end"
+    type: str = "timestamp"
