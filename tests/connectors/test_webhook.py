@@ -8,6 +8,7 @@ import hmac
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import Interrupted, SinkContext, SinkSpec
 from tidegate.connectors.webhook.dead_letters import FILE, DeadLetters, Progress, dead_letters
 from tidegate.connectors.webhook.options import PostOptions
-from tidegate.connectors.webhook.posting import pause_after, wait_of
+from tidegate.connectors.webhook.posting import parse_retry_after, pause_after
 from tidegate.connectors.webhook.sink import DeliveryError, WebhookSink
 from tidegate.connectors.webhook.source import WebhookSource
 from tidegate.core.options import Bag
@@ -306,15 +307,15 @@ def context(sink: WebhookSink) -> SinkContext:
 def test_a_connection_that_was_closed_meanwhile_is_opened_anew(endpoint: Endpoint, opened: Opened) -> None:
     sink = opened(endpoint.url())
     sink.write(1, numbered(1, 1))
-    assert sink._opened is not None and sink._opened.poster._connection is not None
-    sink._opened.poster._connection.sock.shutdown(2)
+    assert sink._opened is not None and sink._opened.poster._socket is not None
+    sink._opened.poster._socket.shutdown(socket.SHUT_RDWR)
     sink.write(2, numbered(2, 1))
     assert [request.id for request in endpoint.requests] == ["db#out#0#1#0", "db#out#0#2#0"]
     assert endpoint.connections == 2
 
 
 def test_what_is_refused_becomes_a_dead_letter_and_the_next_one_follows(
-    endpoint: Endpoint, opened: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint.answer = lambda request: (400 if b'"total":1' in request.body else 200, {}, b"no total 1, s3cret")
     before = dt.datetime.now(dt.UTC)
@@ -331,7 +332,7 @@ def test_what_is_refused_becomes_a_dead_letter_and_the_next_one_follows(
         "error": error,
         "body": '{"step":4,"op":"+I","weight":1,"row":{"item":"pen","total":1}}',
     }
-    assert capsys.readouterr().err == f"sink out: {error}; what it refuses is in system.dead_letters\n"
+    assert caplog.messages == [f"sink out: {error}; what it refuses is in system.dead_letters"]
 
 
 @pytest.mark.parametrize("status", [301, 401, 404, 410, 422])
@@ -472,7 +473,7 @@ def test_pauses_double_up_to_the_longest() -> None:
     ],
 )
 def test_what_retry_after_asks_for(header: str | None, seconds: float) -> None:
-    assert wait_of(header, lambda: dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)) == seconds
+    assert parse_retry_after(header, lambda: dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)) == seconds
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What could not be delivered, and how far a step is, in files of the sink."""
+"""Requests that could not be delivered, and the progress within a step, in files of the sink."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ FIELDS = ("sink", "step", "id", "status", "error", "body", "time")
 
 
 def dead_letters(folder: Path) -> list[dict[str, Any]]:
-    """The dead letters of a sink, oldest first: sink, step, id, status (None if nobody answered), error, body, time. A
-    letter that was put down twice, by a process that died and by the next one, is one."""
+    """Return the dead letters of a sink, oldest first: sink, step, id, status (None without a response), error, body,
+    time. One that was written twice, by a killed process and by the next, appears once."""
     path = folder / FILE
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    found = {letter["id"]: letter for letter in map(json.loads, lines)}
-    return [{**letter, "time": dt.datetime.fromisoformat(letter["time"])} for letter in found.values()]
+    by_id = {letter["id"]: letter for letter in map(json.loads, lines)}
+    return [{**letter, "time": dt.datetime.fromisoformat(letter["time"])} for letter in by_id.values()]
 
 
 class DeadLetters:
-    """The writing end. A line that a dying machine left unfinished is taken away."""
+    """Appends dead letters to the file, after removing a line that a crash left incomplete."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
         if self._path.exists():
-            _cut_unfinished(self._path)
+            _truncate_incomplete(self._path)
 
     def put(self, sink: str, step: int, id: str, status: int | None, error: str, body: str) -> None:
-        """Durable when it returns."""
+        """Append a dead letter; it is durable when this returns."""
         time = dt.datetime.now(dt.UTC).isoformat()
         line = json.dumps(dict(zip(FIELDS, (sink, step, id, status, error, body, time), strict=True)))
         is_new = not self._path.exists()
@@ -47,15 +47,15 @@ class DeadLetters:
             sync_folder(self._path.parent)
 
 
-def _cut_unfinished(path: Path) -> None:
+def _truncate_incomplete(path: Path) -> None:
     with path.open("rb+") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
 
 
 class Progress:
-    """How many requests of a step are done. It outlives the process, whatever ends it, but is not forced to disk: after
-    a power failure a step is posted from its beginning."""
+    """The number of requests of a step that are done. It survives a kill, but is not synced to disk: after a power
+    failure a step is posted from its beginning."""
 
     def __init__(self, folder: Path, owner: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class Progress:
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
 
     def of(self, step: int) -> int:
-        """How many requests of a step are done."""
+        """Return the number of requests of a step that are done."""
         return self._done if step == self._step else 0
 
     def keep(self, step: int, done: int) -> None:

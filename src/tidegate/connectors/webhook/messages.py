@@ -1,4 +1,4 @@
-"""What a sink of single messages sends: an event of the bus, or a change of a view, as one JSON object."""
+"""Messages of sinks that send one JSON object per event of the bus or change of a view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Message = tuple[str, str]
 
 
 def messages(spec: SinkSpec, changes: pa.Table) -> Iterator[Message]:
-    """The messages of a step, always the same ones in the same order."""
+    """Return the messages of a step, deterministically and in order."""
     if spec.events:
         events = appended(changes, spec)
         return zip(events.column("channel").to_pylist(), event_objects(events), strict=True)
@@ -25,6 +25,6 @@ def messages(spec: SinkSpec, changes: pa.Table) -> Iterator[Message]:
 
 
 def arrays(objects: Iterator[str], most: int) -> Iterator[str]:
-    """JSON arrays of so many objects at most."""
+    """Yield JSON arrays of at most `most` objects."""
     while part := list(islice(objects, most)):
         yield f"[{','.join(part)}]"

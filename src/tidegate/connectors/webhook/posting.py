@@ -1,108 +1,111 @@
-"""Requests to one URL over a connection that is kept."""
+"""Requests to one URL over a connection that stays open."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime as dt
 import email.utils
-import http.client
 import random
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
 
 from tidegate.connectors.webhook.options import PostOptions
 
-AGAIN = (408, 425, 429)
+RETRYABLE = (408, 425, 429)
 LONGEST_WAIT = 3600.0
 """An endpoint may ask for a pause of at most an hour."""
 
 _SHOWN = 200
-_CLOSED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_ONE_CONNECTION = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a request. `status` is None if nobody answered; `wait` is the pause that the endpoint asks for."""
+    """The result of a request. `status` is None without a response; `wait` is the pause that the endpoint asks for."""
 
     status: int | None
     error: str = ""
     wait: float = 0.0
 
     @property
-    def taken(self) -> bool:
+    def accepted(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
     @property
-    def again(self) -> bool:
-        """Whether the same request may go well later."""
-        return self.status is None or self.status >= 500 or self.status in AGAIN
+    def retryable(self) -> bool:
+        """True if the same request may succeed later."""
+        return self.status is None or self.status >= 500 or self.status in RETRYABLE
 
 
 class Poster:
-    """Posts bodies to a URL."""
+    """Posts bodies to a URL. Redirects are not followed, and proxies of the environment not used."""
 
     def __init__(self, options: PostOptions) -> None:
         self._options = options
         self._url = urlsplit(options.url)
-        self._connection: http.client.HTTPConnection | None = None
-        self._interrupted = False
         self._headers = {"Content-Type": "application/json", "User-Agent": "tidegate", **options.headers}
-        if self._url.username is not None:
-            user = f"{unquote(self._url.username)}:{unquote(self._url.password or '')}"
-            self._headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode("ascii")
+        verify = ssl.create_default_context() if self._url.scheme == "https" else False
+        self._client = httpx.Client(timeout=options.timeout, limits=_ONE_CONNECTION, verify=verify, trust_env=False)
+        self._socket: socket.socket | None = None
+        self._connected = self._interrupted = False
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Outcome:
-        """One request. A connection that the other end has closed meanwhile is opened anew."""
-        is_kept = self._connection is not None
+        """Send one request. If the endpoint has closed the open connection meanwhile, connect again."""
         try:
             try:
                 return self._attempt(body, headers)
-            except _CLOSED:
-                self.close()
-                if not is_kept or self._interrupted:
+            except (httpx.NetworkError, httpx.RemoteProtocolError):
+                if self._connected or self._interrupted:
                     raise
                 return self._attempt(body, headers)
-        except (OSError, http.client.HTTPException) as failure:
-            self.close()
-            return Outcome(None, f"{self._place} cannot be reached: {_reason(failure)}")
+        except httpx.HTTPError as failure:
+            return Outcome(None, f"{self._address} cannot be reached: {_reason(failure)}")
 
     def interrupt(self) -> None:
-        """Ends the request that is under way, from another thread."""
+        """End the request under way, from another thread."""
         self._interrupted = True
-        wire = None if self._connection is None else self._connection.sock
-        if wire is not None:
+        if self._socket is not None:
             with contextlib.suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._client.close()
 
     def _attempt(self, body: bytes, headers: Mapping[str, str]) -> Outcome:
-        if self._connection is None:
-            kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
-            self._connection = kind(self._url.hostname or "", self._url.port, timeout=self._options.timeout)
+        self._connected = False
         target = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
-        self._connection.request("POST", target, body, {**self._headers, **headers})
-        answer = self._connection.getresponse()
-        text = answer.read()
-        if 200 <= answer.status < 300:
-            return Outcome(answer.status)
-        return Outcome(answer.status, self._told(answer, text), wait_of(answer.getheader("Retry-After")))
+        extensions = {"target": target.encode(), "trace": self._trace, "timeout": self._client.timeout.as_dict()}
+        request = httpx.Request(
+            "POST", self._options.url, content=body, headers={**self._headers, **headers}, extensions=extensions
+        )
+        response = self._client.send(request)
+        if response.is_success:
+            return Outcome(response.status_code)
+        return Outcome(
+            response.status_code, self._refusal(response), parse_retry_after(response.headers.get("Retry-After"))
+        )
 
-    def _told(self, answer: http.client.HTTPResponse, text: bytes) -> str:
-        said = text.decode("utf-8", "replace")[:_SHOWN].strip()
-        if 300 <= answer.status < 400:
-            said = "redirects are not followed, write the new address as url"
-        told = f"{self._place} answered {answer.status} {answer.reason}".strip()
-        return self._without_secrets(f"{told}: {said}" if said else told)
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Remember the socket of a new connection, so that `interrupt` can shut it down."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._connected = True
+            self._socket = info["return_value"].get_extra_info("socket")
+
+    def _refusal(self, response: httpx.Response) -> str:
+        detail = response.content.decode("utf-8", "replace")[:_SHOWN].strip()
+        if response.is_redirect:
+            detail = "redirects are not followed, write the new address as url"
+        text = f"{self._address} answered {response.status_code} {response.reason_phrase}".strip()
+        return self._without_secrets(f"{text}: {detail}" if detail else text)
 
     @property
-    def _place(self) -> str:
+    def _address(self) -> str:
         port = f":{self._url.port}" if self._url.port else ""
         return f"{self._url.hostname}{port}"
 
@@ -113,22 +116,28 @@ class Poster:
         return text
 
 
-def _reason(failure: Exception) -> str:
-    if isinstance(failure, TimeoutError):
+def _reason(failure: BaseException) -> str:
+    """Describe a failure by the operating system's words if it has some."""
+    if isinstance(failure, httpx.TimeoutException):
         return "it did not answer in time"
-    if isinstance(failure, http.client.RemoteDisconnected):
+    if isinstance(failure, httpx.RemoteProtocolError) and "without sending a response" in str(failure):
         return "it closed the connection without an answer"
-    return (failure.strerror if isinstance(failure, OSError) else None) or str(failure) or type(failure).__name__
+    cause: BaseException | None = failure
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(failure) or type(failure).__name__
 
 
-def wait_of(retry_after: str | None, now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)) -> float:
-    """The seconds that a `Retry-After` asks for, as a number or as a date; 0 if it asks for nothing that is known."""
-    if retry_after is None:
+def parse_retry_after(value: str | None, now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)) -> float:
+    """Return the seconds of a `Retry-After`, given as a number or a date; 0 for anything else."""
+    if value is None:
         return 0.0
-    if retry_after.strip().isdecimal():
-        return min(float(retry_after), LONGEST_WAIT)
+    if value.strip().isdecimal():
+        return min(float(value), LONGEST_WAIT)
     try:
-        moment = email.utils.parsedate_to_datetime(retry_after)
+        moment = email.utils.parsedate_to_datetime(value)
     except ValueError:
         return 0.0
     aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
@@ -136,7 +145,7 @@ def wait_of(retry_after: str | None, now: Callable[[], dt.datetime] = lambda: dt
 
 
 def pause_after(failures: int, options: PostOptions, draw: Callable[[], float] = random.random) -> float:
-    """The pause after so many failures: twice as long each time, and by chance up to half of it shorter, so that many
-    sinks do not come back at the same moment."""
+    """Return the pause after a number of failures: twice as long each time, and randomly up to half of it shorter, so
+    that many sinks do not return at the same moment."""
     longest = min(options.backoff * 2.0 ** min(failures - 1, 60), options.max_backoff)
     return longest * (1.0 - draw() / 2.0)

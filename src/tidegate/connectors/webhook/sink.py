@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ from tidegate.connectors.webhook.signing import SIGNATURE, TIMESTAMP, signature
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag
 
+_log = logging.getLogger(__name__)
+
 
 class DeliveryError(RetryAfter):
     """The endpoint does not take a request now: it is tried again after `pause` seconds."""
@@ -26,7 +28,7 @@ class DeliveryError(RetryAfter):
 
 @dataclass
 class _Trouble:
-    """A request that failed so far: how often, when it is due again, and why."""
+    """A request that is to be repeated: how often it failed, when it is due, and why it failed last."""
 
     id: str
     failures: int = 0
@@ -37,10 +39,10 @@ class _Trouble:
 @dataclass
 class WebhookSink(Sink):
     """Posts one request after the other, in order. A request that fails is repeated after a pause, under the same id;
-    one that is refused, or fails too often, becomes a dead letter, and the next one follows.
+    one that is rejected, or fails too often, becomes a dead letter, and the next one follows.
 
-    `dead_letters` counts those since the sink was made. The sink does not wait itself: `write` fails with the pause
-    that is due, so that nobody else is held up by it.
+    `dead_letters` counts those since the sink was made. The sink does not wait itself: `write` raises the pause that is
+    due, so that it delays nobody else.
     """
 
     options: PostOptions
@@ -86,7 +88,7 @@ class WebhookSink(Sink):
         return self.dead_letters
 
     def interrupt(self) -> None:
-        """The pipeline ends: a request that is under way is given up, and sent again next time."""
+        """Give up the request under way, because the pipeline ends; the next run sends it again."""
         if self._opened is not None:
             self._opened.poster.interrupt()
 
@@ -97,24 +99,24 @@ class WebhookSink(Sink):
             self._opened = None
 
     def _bodies(self, changes: pa.Table) -> Iterator[str]:
-        objects = (said for _, said in messages(self.spec, changes))
+        objects = (text for _, text in messages(self.spec, changes))
         return objects if self.options.batch is None else arrays(objects, self.options.batch)
 
     def _deliver(self, opened: _Opened, step: int, number: int, body: str) -> None:
-        """Returns when the request is done with, one way or the other."""
-        opened.go_on()
+        """Return when the request is accepted or a dead letter."""
+        opened.check_interrupted()
         id = request_id(opened.context.owner, step, number)
         trouble = self._trouble if self._trouble is not None and self._trouble.id == id else _Trouble(id)
         if trouble.due > self.now():
             raise DeliveryError(trouble.reason, trouble.due - self.now())
         outcome = opened.poster.post(body.encode(), self._headers(body.encode(), step, id))
-        if outcome.taken:
+        if outcome.accepted:
             self._trouble = None
             return
-        opened.go_on()
+        opened.check_interrupted()
         trouble.failures, trouble.reason = trouble.failures + 1, outcome.error
-        if not outcome.again or trouble.failures > self.options.retries:
-            opened.bury(self.spec.name, step, id, outcome, body)
+        if not outcome.retryable or trouble.failures > self.options.retries:
+            opened.put_aside(self.spec.name, step, id, outcome, body)
             self.dead_letters += 1
             self._trouble = None
             return
@@ -135,26 +137,26 @@ class WebhookSink(Sink):
 
 @dataclass
 class _Opened:
-    """What a sink has while it is open."""
+    """The state of an open sink."""
 
     context: SinkContext
     last: LastStep
     progress: Progress
-    letters: DeadLetters
+    dead_letters: DeadLetters
     poster: Poster
-    told: bool = False
+    warned: bool = False
 
-    def go_on(self) -> None:
+    def check_interrupted(self) -> None:
         if self.context.ending.is_set():
             raise Interrupted
 
-    def bury(self, sink: str, step: int, id: str, outcome: Outcome, body: str) -> None:
-        self.letters.put(sink, step, id, outcome.status, outcome.error, body)
-        if not self.told:
-            print(f"sink {sink}: {outcome.error}; what it refuses is in system.dead_letters", file=sys.stderr)
-            self.told = True
+    def put_aside(self, sink: str, step: int, id: str, outcome: Outcome, body: str) -> None:
+        self.dead_letters.put(sink, step, id, outcome.status, outcome.error, body)
+        if not self.warned:
+            _log.warning("sink %s: %s; what it refuses is in system.dead_letters", sink, outcome.error)
+            self.warned = True
 
 
 def request_id(owner: str, step: int, number: int) -> str:
-    """The same for a request however often it is sent, and for no other one."""
+    """Return an id that stays the same when the request is repeated, and that no other request has."""
     return f"{quote(owner, safe='#')}#{step}#{number}"
