@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
 from tests.sql.reading import cut, query
-from tidegate.sql import clauses, hints, later_clauses, render
+from tidegate.sql import clauses, hints, render
 
 HEAD = "SELECT a, COUNT(*) FROM t GROUP BY a"
 
@@ -130,24 +131,23 @@ def test_flink_spelling_has_the_same_tree(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what", "where"),
+    ("text", "clause", "where"),
     [
-        ("SELECT a FROM t TUMBLING WINDOW 5m", "a tumbling window", "TUMBLING WINDOW 5m"),
-        ("SELECT a FROM t WINDOW SESSION (5 SECONDS)", "a session window", "WINDOW SESSION (5 SECONDS)"),
-        ("SELECT a FROM HOP(t, ts, 1, 2)", "window HOP(...)", "HOP(t, ts, 1, 2)"),
-        ("SELECT tumble(ts, 5) FROM t", "window TUMBLE(...)", "tumble(ts, 5)"),
-        ("SELECT 1 FROM t GROUP BY window(ts, '10 seconds')", "window WINDOW(...)", "window(ts, '10 seconds')"),
-        ("SELECT TUMBLE_END(ts, 5) FROM t", "window TUMBLE_END(...)", "TUMBLE_END(ts, 5)"),
-        ("SELECT a FROM t EVENT TIME BY x.y", "EVENT TIME BY", "EVENT TIME BY x.y"),
-        ("SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5m", "JOIN ... WITHIN", "u ON t.a = u.a WITHIN 5m"),
-        ("SELECT /*+ EARLY_FIRE('delay'='5s') */ a FROM t", "hint EARLY_FIRE", "EARLY_FIRE('delay'='5s')"),
-        ("SELECT a FROM (SELECT a FROM t SESSION WINDOW 5m)", "a session window", "SESSION WINDOW 5m"),
+        ("SELECT a FROM t TUMBLING WINDOW 5m", "window", "TUMBLING WINDOW 5m"),
+        ("SELECT a FROM t WINDOW SESSION (5 SECONDS)", "window", "WINDOW SESSION (5 SECONDS)"),
+        ("SELECT a FROM t EVENT TIME BY x.y", "event_time", "EVENT TIME BY x.y"),
+        ("SELECT a FROM (SELECT a FROM t SESSION WINDOW 5m)", "window", "SESSION WINDOW 5m"),
     ],
 )
-def test_what_is_left_for_later_is_found_with_its_place(text: str, what: str, where: str) -> None:
-    ((said, span),) = later_clauses(query(text).select)
-    assert said == what
+def test_clauses_have_their_place(text: str, clause: str, where: str) -> None:
+    (span,) = [found for node in query(text).select.walk() if (found := clauses(node).span(clause)) is not None]
     assert cut(text, span) == where
+
+
+def test_hints_have_their_place() -> None:
+    text = "SELECT /*+ EARLY_FIRE('delay'='5s') */ a FROM t"
+    ((name, options, span),) = hints(query(text).select)
+    assert (name, options, cut(text, span)) == ("early_fire", {"delay": "5s"}, "EARLY_FIRE('delay'='5s')")
 
 
 def test_system_time_before_and_after_the_alias() -> None:
@@ -155,8 +155,7 @@ def test_system_time_before_and_after_the_alias() -> None:
         "SELECT a FROM o JOIN r FOR SYSTEM_TIME AS OF PROCTIME() AS x ON o.a = x.a",
         "SELECT a FROM o JOIN r AS x FOR SYSTEM_TIME AS OF PROCTIME() ON o.a = x.a",
     ):
-        (found,) = later_clauses(query(text).select)
-        assert found[0] == "FOR SYSTEM_TIME AS OF"
+        assert len(list(query(text).select.find_all(exp.Version))) == 1
 
 
 def test_within_may_stand_before_on() -> None:
@@ -165,10 +164,6 @@ def test_within_may_stand_before_on() -> None:
         query("SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5m"),
     )
     assert render(one.select) == render(other.select) == "SELECT a FROM t JOIN u ON t.a = u.a"
-
-
-def test_nothing_is_left_for_later_in_plain_queries() -> None:
-    assert later_clauses(query("SELECT a, session, window FROM t tumble GROUP BY a").select) == []
 
 
 @pytest.mark.parametrize(

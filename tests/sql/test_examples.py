@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from tidegate.errors import Error
 from tidegate.sql import parse
-from tidegate.sql.tokens import statements
+from tidegate.sql.parsing import statements
 
 EXAMPLES = [
     """CREATE MATERIALIZED VIEW sales_per_minute AS

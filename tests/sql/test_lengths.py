@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.reading import expression
 from tidegate.core.durations import CalendarInterval
-from tidegate.sql.lengths import length
+from tidegate.sql.durations import length
 
 S = 1_000_000
 

@@ -7,8 +7,8 @@ from sqlglot import exp
 
 from tests.sql.reading import query
 from tidegate.sql import length, render
-from tidegate.sql.window_calls import WindowCall, table_window
 from tidegate.sql.window_spellings import spelled, window_tables
+from tidegate.sql.windows import WindowCall, table_window
 
 
 def _spelled(text: str) -> tuple[str, WindowCall | None]:

@@ -17,7 +17,7 @@ from tidegate.cli.main import seconds
 from tidegate.core.durations import CalendarInterval, parse_length, render_length
 from tidegate.core.options import Bag
 from tidegate.errors import Error, Span
-from tidegate.sql.lengths import length
+from tidegate.sql.durations import length
 from tidegate.testing.spec import model
 from tidegate.testing.spec.parser import parse as parse_spec
 

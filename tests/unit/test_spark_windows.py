@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sql.reading import query
+from tidegate.bind.adhoc.windows import spark_windows
 from tidegate.sql import render
-from tidegate.sql.spark_windows import spark_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,8 +29,8 @@ from tidegate.bind.windows import windowed
 from tidegate.core.schema import Schema
 from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, Window, kept
 from tidegate.sql import span_of
-from tidegate.sql.window_calls import WindowCall
 from tidegate.sql.window_spellings import spelled
+from tidegate.sql.windows import WindowCall
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from tidegate.catalog.system import PREFIX
 from tidegate.errors import make
 from tidegate.plan import Clocks, Node, Scan
 from tidegate.sql import span_of
-from tidegate.sql.window_calls import table_window
-from tidegate.sql.window_names import EDGES
-from tidegate.sql.windows import window_function
+from tidegate.sql.window_edges import EDGES
+from tidegate.sql.windows import table_window, window_function
 
 BindQuery = Callable[[exp.Query, Context], Bound]
 

@@ -13,9 +13,9 @@ from tidegate.errors import Error, make
 from tidegate.plan import Node, Project, Window, kept
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import length, span_of
-from tidegate.sql.window_calls import WindowCall
-from tidegate.sql.window_names import EDGES, END, START
-from tidegate.sql.window_sizes import window_spec
+from tidegate.sql.window_edges import EDGES, END, START
+from tidegate.sql.window_spellings import window_spec
+from tidegate.sql.windows import WindowCall
 
 TIMES = ("timestamp", "timestamp_ntz", "date")
 

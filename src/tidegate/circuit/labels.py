@@ -89,7 +89,7 @@ def _(spec: HoldBackSpec) -> str:
 
 @label.register
 def _(spec: TemporalFilterSpec) -> str:
-    return f"during {spec.since or 'ever'} to {spec.until or 'ever'}"
+    return f"temporal filter {spec.since or 'ever'} to {spec.until or 'ever'}"
 
 
 @label.register

@@ -95,13 +95,13 @@ def _(node: time.Gate) -> str:
 def _(node: time.TemporalFilter) -> str:
     bounds = [f"{node.since} <= now"] if node.since else []
     bounds += [f"now < {node.until}"] if node.until else []
-    return f"TemporalFilter {' and '.join(bounds)}"
+    return f"Temporal filter {' and '.join(bounds)}"
 
 
 @label.register
 def _(node: time.IngressCheck) -> str:
     declared = [f"{column} >= {line.name}" for column, line in node.declared]
-    return f"IngressCheck {', '.join(declared + [code for _, code in node.checks])}"
+    return f"Ingress check {', '.join(declared + [code for _, code in node.checks])}"
 
 
 @label.register

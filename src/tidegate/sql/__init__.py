@@ -5,17 +5,16 @@
 - scalar functions are `exp.Anonymous` with their name as written, aggregates are `exp.AggFunc`; `call(node)` reads
   both;
 - `span_of(node)` says where a node stands in the text, `name_span(node)` where a function's name does;
-- `clauses(select)` has what is ours at the end of a SELECT, `hints(select)` its hints, and `later_clauses(query)` lists
-  everything about windows and joins by time, with places;
+- `clauses(select)` has what is ours at the end of a SELECT, `hints(select)` its hints;
 - `render(node)` gives Spark SQL.
 """
 
 from tidegate.sql.clauses import Clauses, WindowClause, clauses
 from tidegate.sql.dialect import Tidegate, render
+from tidegate.sql.durations import length
 from tidegate.sql.functions import Call, call
-from tidegate.sql.later import hints, later_clauses
-from tidegate.sql.lengths import length
 from tidegate.sql.parsing import parse
+from tidegate.sql.queries import hints
 from tidegate.sql.spans import name_span, span_of
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "call",
     "clauses",
     "hints",
-    "later_clauses",
     "length",
     "name_span",
     "parse",

@@ -1,5 +1,7 @@
-"""Durations: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`. How long one is: see
-lengths.py. Durations in quotes: core/durations.py."""
+"""Durations: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`.
+
+How they are read, and how long one is. Durations in quotes are parsed by core/durations.py.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,68 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from tidegate.core.durations import MICROS, parse_length, split_parts, unit_of
+from tidegate.core.durations import MICROS, CalendarInterval, parse_length, split_parts, unit_of
 from tidegate.errors import did_you_mean
 from tidegate.sql.cursor import Cursor
-from tidegate.sql.lengths import length as length
 from tidegate.sql.spans import mark, span_of
+
+_FIELDS = ("day", "hour", "minute", "second")
+_SUFFIXES = {exp.DType.SMALLINT: "s", exp.DType.DOUBLE: "d"}
+"""`5s` and `2d` are numbers to Spark: a SMALLINT and a DOUBLE."""
+
+
+def length(node: exp.Expr) -> CalendarInterval | None:
+    """The length of a duration: an interval, a text such as `'10 seconds'`, the short `1h30m`, or a sum of those. None
+    if the expression is none of them. It may be negative, as offsets are."""
+    match node:
+        case exp.Paren():
+            return length(node.this)
+        case exp.Neg():
+            return _combined(CalendarInterval(), length(node.this), -1)
+        case exp.Add():
+            return _combined(length(node.left), length(node.right), 1)
+        case exp.Sub():
+            return _combined(length(node.left), length(node.right), -1)
+        case exp.Interval():
+            return _interval(node)
+        case exp.Literal() if node.is_string:
+            return parse_length(node.name)
+        case exp.Column() if len(node.parts) == 1:
+            return parse_length(node.name)
+        case exp.Cast() if isinstance(node.this, exp.Literal) and node.to.this in _SUFFIXES:
+            return parse_length(node.this.name + _SUFFIXES[node.to.this])
+    return None
+
+
+def _combined(left: CalendarInterval | None, right: CalendarInterval | None, sign: int) -> CalendarInterval | None:
+    if left is None or right is None:
+        return None
+    return CalendarInterval(left.micros + sign * right.micros, left.months + sign * right.months)
+
+
+def _interval(node: exp.Interval) -> CalendarInterval | None:
+    value = node.this.sql(dialect="spark").strip("'") if node.this is not None else ""
+    unit = node.args.get("unit")
+    if unit is None:
+        return parse_length(value)
+    if isinstance(unit, exp.IntervalSpan):
+        return _spanned(value, unit.this.name.lower(), unit.expression.name.lower())
+    return parse_length(f"{value} {unit.name}")
+
+
+def _spanned(value: str, first: str, last: str) -> CalendarInterval | None:
+    """`'1:30' MINUTE TO SECOND`, `'1 02:03:04.5' DAY TO SECOND`, `'1-6' YEAR TO MONTH`."""
+    first, last = first.removesuffix("s"), last.removesuffix("s")
+    sign = "-" if value.strip().startswith("-") else ""
+    numbers = re.split(r"[ :\-]+", value.strip().lstrip("+-").strip())
+    fields = ("year", "month") if first == "year" else _FIELDS
+    if first not in fields or last not in fields:
+        return None
+    units = fields[fields.index(first) : fields.index(last) + 1]
+    if len(units) != len(numbers):
+        return None
+    return parse_length(" ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True)))
+
 
 LONG_UNITS = (*MICROS, "MONTH", "YEAR")
 _SPELT = re.compile(r"\s*(?:interval\s+)?(?:[+-]?\s*[\d.]+\s*[a-z]+\s*)+", re.IGNORECASE)
@@ -27,14 +86,14 @@ def interval(text: str) -> exp.Interval | None:
     if parts is None or any(number.is_signed() for number, _ in parts):
         return None
     if len(parts) == 1 and parts[0][0] == int(parts[0][0]) and parts[0][1] in LONG_UNITS:
-        return _interval(str(int(parts[0][0])), parts[0][1])
+        return _interval_of(str(int(parts[0][0])), parts[0][1])
     total = parse_length(text)
     if total is None or (total.months and total.micros):
         return None
     if total.months:
-        return _interval(str(total.months), "MONTH")
+        return _interval_of(str(total.months), "MONTH")
     unit = next(u for u in ("SECOND", "MILLISECOND", "MICROSECOND") if total.micros % MICROS[u] == 0)
-    return _interval(str(total.micros // MICROS[unit]), unit)
+    return _interval_of(str(total.micros // MICROS[unit]), unit)
 
 
 def read_duration(cursor: Cursor, after: str) -> exp.Expr:
@@ -73,7 +132,7 @@ def _check_word(cursor: Cursor, found: exp.Interval, unit: exp.Expr) -> None:
         )
 
 
-def _interval(number: str, unit: str) -> exp.Interval:
+def _interval_of(number: str, unit: str) -> exp.Interval:
     return exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=unit))
 
 

@@ -1,46 +1,145 @@
-"""Text -> statements."""
+"""Text -> statements: tokens, one list per statement, then the reader that the first word asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 
-from sqlglot.errors import ParseError
-from sqlglot.tokenizer_core import Token
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
 
-from tidegate.errors import Error, make, nearest
-from tidegate.sql import changes, inspection
+from tidegate.errors import Error, Span, make, nearest
+from tidegate.sql import commands
 from tidegate.sql.create import read_create
 from tidegate.sql.cursor import Unreadable, span_of_token, word
 from tidegate.sql.dialect import Tidegate
-from tidegate.sql.gaps import check_gaps
 from tidegate.sql.grammar import Parser
 from tidegate.sql.statements import Script, Statement
-from tidegate.sql.syntax import explained, unexpected
-from tidegate.sql.tokens import statements
+from tidegate.sql.syntax import check_gaps, explained, unexpected
+
+_CLOSED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
+KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
+
+
+def statements(text: str) -> Iterator[list[Token]]:
+    """The tokens of each statement, without the semicolons; a semicolon in a string or comment separates nothing."""
+    current: list[Token] = []
+    for token in _tokens(text):
+        if token.token_type != TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            yield _arranged(current)
+            current = []
+    if current:
+        yield _arranged(current)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        tokens = Tidegate().tokenize(text)
+    except TokenError as error:
+        raise _unterminated(text, error) from error
+    _check_comments(text, tokens[-1].end + 1 if tokens else 0)
+    return tokens
+
+
+def _unterminated(text: str, error: TokenError) -> Exception:
+    found = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
+    if found is None:
+        _check_comments(text, 0)
+        return make("SYNTAX_ERROR", message="this text cannot be read as SQL", text=text)
+    start = min(int(found[2]), max(len(text) - 1, 0))
+    what = "name" if found[1] == "`" else "string"
+    return make(
+        "SYNTAX_ERROR",
+        message=f"this {what} is never closed",
+        hint=f"add the closing {found[1]}",
+        span=Span(start, len(text)),
+        text=text,
+    )
+
+
+def _check_comments(text: str, start: int) -> None:
+    """A comment that is not closed would hide all that follows it."""
+    tail = re.sub(_CLOSED, lambda m: " " * len(m[0]), text[start:])
+    opened = tail.find("/*")
+    if opened >= 0:
+        raise make(
+            "SYNTAX_ERROR",
+            message="this comment is never closed",
+            hint="add the closing */",
+            span=Span(start + opened, len(text)),
+            text=text,
+        )
+
+
+def _arranged(tokens: list[Token]) -> list[Token]:
+    return _free_windows(_names_after_dots(_hints_to_select(tokens)))
+
+
+def _names_after_dots(tokens: list[Token]) -> list[Token]:
+    """Behind a dot any word is a name: `payload.row.from`, `payload.order`."""
+    for before, token in pairwise(tokens):
+        word = token.text.isidentifier() and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
+        if before.token_type == TokenType.DOT and word:
+            token.token_type = TokenType.VAR
+    return tokens
+
+
+def _hints_to_select(tokens: list[Token]) -> list[Token]:
+    """`SELECT a /*+ H */ FROM t` -> `SELECT /*+ H */ a FROM t`: a hint belongs to the SELECT around it."""
+    arranged: list[Token] = []
+    selects: list[int | None] = [None]
+    for token in tokens:
+        if token.token_type == TokenType.HINT:
+            place = selects[-1]
+            if place is not None:
+                arranged.insert(place + 1, token)
+            continue
+        if token.token_type == TokenType.L_PAREN:
+            selects.append(None)
+        elif token.token_type == TokenType.R_PAREN and len(selects) > 1:
+            selects.pop()
+        elif token.token_type == TokenType.SELECT:
+            selects[-1] = len(arranged)
+        arranged.append(token)
+    return arranged
+
+
+def _free_windows(tokens: list[Token]) -> list[Token]:
+    """The WINDOW of `WINDOW TUMBLING (`, which is ours, and of the function `window(ts, ...)` becomes an ordinary word:
+    sqlglot would take it for the start of a named window."""
+    for token, *following in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        ksql = following[0].text.upper() in KSQL_WINDOWS and following[1].token_type == TokenType.L_PAREN
+        if token.token_type == TokenType.WINDOW and (ksql or following[0].token_type == TokenType.L_PAREN):
+            token.token_type = TokenType.VAR
+    return tokens
+
 
 Reader = Callable[[Parser], Statement]
 
 READERS: dict[str, Reader] = {
-    "ADVANCE": changes.read_advance,
+    "ADVANCE": commands.read_advance,
     "CREATE": read_create,
-    "DELETE": changes.read_delete,
-    "DESC": inspection.read_describe,
-    "DESCRIBE": inspection.read_describe,
-    "DROP": inspection.read_drop,
-    "EXPLAIN": inspection.read_explain,
-    "FROM": inspection.read_select,
-    "INSERT": changes.read_insert,
-    "LATENESS": changes.read_lateness,
-    "REFRESH": inspection.read_refresh,
-    "SELECT": inspection.read_select,
-    "SET": inspection.read_set,
-    "SHOW": inspection.read_show,
-    "SUBSCRIBE": inspection.read_subscribe,
-    "UPDATE": changes.read_update,
-    "VALUES": inspection.read_select,
-    "WITH": inspection.read_select,
-    "(": inspection.read_select,
+    "DELETE": commands.read_delete,
+    "DESC": commands.read_describe,
+    "DESCRIBE": commands.read_describe,
+    "DROP": commands.read_drop,
+    "EXPLAIN": commands.read_explain,
+    "FROM": commands.read_select,
+    "INSERT": commands.read_insert,
+    "LATENESS": commands.read_lateness,
+    "REFRESH": commands.read_refresh,
+    "SELECT": commands.read_select,
+    "SET": commands.read_set,
+    "SHOW": commands.read_show,
+    "SUBSCRIBE": commands.read_subscribe,
+    "UPDATE": commands.read_update,
+    "VALUES": commands.read_select,
+    "WITH": commands.read_select,
+    "(": commands.read_select,
 }
 
 

@@ -1,4 +1,4 @@
-"""A query with the clauses that are ours, collected from where they were read."""
+"""A query with the clauses that are ours, collected from where they were read, and the hints of a SELECT."""
 
 from __future__ import annotations
 
@@ -8,8 +8,32 @@ from sqlglot import exp
 
 from tidegate.errors import Span
 from tidegate.sql.clauses import Clauses, clauses
+from tidegate.sql.functions import call
 from tidegate.sql.grammar import Parser
+from tidegate.sql.spans import span_of
 from tidegate.sql.statements import Query
+
+EARLY_FIRE = "early_fire"
+
+
+def hints(query: exp.Expr) -> list[tuple[str, dict[str, str], Span | None]]:
+    """The hints of a SELECT: name, options, place. A positional argument has its number as option name."""
+    hint = query.args.get("hint")
+    return [_hint(node) for node in hint.expressions] if isinstance(hint, exp.Hint) else []
+
+
+def _hint(node: exp.Expr) -> tuple[str, dict[str, str], Span | None]:
+    found = call(node)
+    if found is None:
+        return node.name.lower(), {}, span_of(node)
+    options = {
+        (arg.this.name if isinstance(arg, exp.EQ) else str(number)): (
+            arg.expression.name if isinstance(arg, exp.EQ) else arg.name
+        )
+        for number, arg in enumerate(found.args)
+    }
+    return found.name, options, span_of(node)
+
 
 # Clauses that speak about the whole query, with the words to name them in messages.
 WHOLE_QUERY = {

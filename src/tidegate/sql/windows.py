@@ -1,13 +1,19 @@
-"""One tree for the ways to write a window over a relation.
+"""Windows as they are written: which function, over which time, how long. The sizes are not checked here.
 
 `TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), size))` (Flink) becomes `TUMBLE(bids, ts, size)`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Literal
+
 from sqlglot import exp
 
+from tidegate.errors import Error, Span, did_you_mean, make
+from tidegate.sql.clauses import Clauses
 from tidegate.sql.functions import call
+from tidegate.sql.spans import span_of
 
 PARTITION = "partition_by"
 """Where the columns that a relation is partitioned by stand, in the meta of the argument that names it."""
@@ -45,3 +51,173 @@ def _unwrap_descriptor(argument: exp.Expr) -> None:
     found = call(target) if isinstance(target, exp.Anonymous) else None
     if found and found.name == "descriptor" and len(found.args) == 1:
         target.replace(found.args[0])
+
+
+Kind = Literal["tumble", "hop", "cumulate", "session"]
+
+_PLACES: dict[str, tuple[str, ...]] = {
+    "tumble": ("timecol", "size", "offset"),
+    "hop": ("timecol", "slide", "size", "offset"),
+    "slide": ("timecol", "slide", "size", "offset"),
+    "cumulate": ("timecol", "step", "size", "offset"),
+    "session": ("timecol", "gap"),
+    "window": ("timecol", "size", "slide", "offset"),
+    "session_window": ("timecol", "gap"),
+}
+"""The parameters of each window function, in order; in FROM the relation (`data`) comes first."""
+
+_WORDS = {"data": "relation", "timecol": "time"}
+_OPTIONAL = ("offset",)
+_KINDS: dict[str, Kind] = {"slide": "hop", "window": "tumble", "session_window": "session"}
+_CLAUSE_KINDS: dict[str, Kind] = {"tumbling": "tumble", "sliding": "hop", "session": "session"}
+
+_CLAUSE_USAGE = {
+    "tumble": "TUMBLING WINDOW size",
+    "hop": "SLIDING WINDOW size SLIDE slide",
+    "session": "SESSION WINDOW gap",
+}
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A window as written. `time` is None where the relation's own time column is meant. `partition` is what a session
+    in FROM is said to be per. `name` is how it was called."""
+
+    kind: Kind
+    name: str
+    time: exp.Expr | None
+    size: exp.Expr
+    slide: exp.Expr | None
+    offset: exp.Expr | None
+    span: Span | None
+    partition: tuple[exp.Expr, ...] | None = None
+    in_from: bool = False
+
+    @property
+    def usage(self) -> str:
+        """How it is written."""
+        name = self.name.lower()
+        return usage(name, self.in_from) if name in _PLACES else _CLAUSE_USAGE[self.kind]
+
+    @property
+    def parts(self) -> tuple[exp.Expr | None, ...]:
+        """What tells it from other windows."""
+        return (self.time, self.size, self.slide, self.offset)
+
+
+def table_window(table: exp.Table) -> tuple[exp.Expr, WindowCall]:
+    """The relation that a windowing function in FROM is over, and the window.
+
+    `TUMBLE(bids, ts, INTERVAL '1' MINUTE)` -> `bids`, tumble by ts
+    """
+    found = call(table.this)
+    assert found is not None
+    given = _arguments(table.this, found.name, found.args, ("data", *_PLACES[found.name]))
+    relation = given.pop("data")
+    partition = relation.meta.get(PARTITION)
+    window = replace(_window(table.this, found.name, given), in_from=True)
+    if partition is None:
+        return _relation(relation), window
+    if window.kind != "session":
+        message = f"{window.name} has no PARTITION BY: its windows are the same for all rows"
+        raise make("WINDOW_ARGUMENTS", message=message, hint="leave it out, and GROUP BY it", span=window.span)
+    return _relation(relation), replace(window, partition=tuple(partition))
+
+
+def group_window(node: exp.Expr) -> WindowCall | None:
+    """The window that a call in GROUP BY is; None if it is something else."""
+    found = call(node) if isinstance(node, exp.Anonymous) else None
+    if found is None or found.name not in _PLACES:
+        return None
+    return _window(node, found.name, _arguments(node, found.name, found.args, _PLACES[found.name]))
+
+
+def clause_window(said: Clauses) -> WindowCall | None:
+    """The window of a clause, such as TUMBLING WINDOW 5m."""
+    window = said.window
+    if window is None:
+        return None
+    kind = _CLAUSE_KINDS[window.kind]
+    return WindowCall(
+        kind, f"{window.kind.upper()} WINDOW", said.event_time, window.size, window.slide, None, window.span
+    )
+
+
+def usage(name: str, in_from: bool) -> str:
+    """`TUMBLE(relation, time, size [, offset])`"""
+    places = (("data",) if in_from else ()) + _PLACES[name]
+    optional = ("slide", "offset") if name == "window" else _OPTIONAL
+    text = ""
+    for place in places:
+        word = _WORDS.get(place, place)
+        text += f" [, {word}]" if place in optional else f", {word}" if text else word
+    return f"{name if name in ('window', 'session_window') else name.upper()}({text})"
+
+
+def _arguments(node: exp.Expr, name: str, args: tuple[exp.Expr, ...], places: tuple[str, ...]) -> dict[str, exp.Expr]:
+    """The arguments by the names of their places."""
+    found: dict[str, exp.Expr] = {}
+    for place, arg in zip((*places, *[""] * len(args)), args, strict=False):
+        key = arg.this.name.lower() if isinstance(arg, exp.Kwarg) else place
+        if isinstance(arg, exp.Kwarg) and (key not in places or key in found):
+            raise _wrong_name(arg, name, key, places)
+        if key not in places or key in found:
+            raise _wrong_number(node, name, len(args), places)
+        found[key] = arg.expression if isinstance(arg, exp.Kwarg) else arg
+    optional = ("slide", "offset") if name == "window" else _OPTIONAL
+    if any(place not in found for place in places if place not in optional):
+        raise _wrong_number(node, name, len(args), places)
+    return found
+
+
+def _wrong_number(node: exp.Expr, name: str, count: int, places: tuple[str, ...]) -> Error:
+    usual = usage(name, places[0] == "data")
+    words = f"{count} argument" + ("" if count == 1 else "s")
+    message = f"{usual.partition('(')[0]} cannot take {words}"
+    return make("WINDOW_ARGUMENTS", message=message, usage=usual, span=span_of(node))
+
+
+def _wrong_name(argument: exp.Expr, name: str, key: str, places: tuple[str, ...]) -> Error:
+    usual = usage(name, places[0] == "data")
+    shown = usual.partition("(")[0]
+    if key in places:
+        message, hint = f"{shown} was given {key.upper()} twice", f"write {usual}"
+    else:
+        message = f"{shown} has no argument {key.upper()}"
+        hint = did_you_mean(key, [place.upper() for place in places], what="arguments") or f"write {usual}"
+    return make("WINDOW_ARGUMENTS", message=message, hint=hint, span=span_of(argument))
+
+
+def _window(node: exp.Expr, name: str, given: dict[str, exp.Expr]) -> WindowCall:
+    kind: Kind = _KINDS.get(name) or name  # type: ignore[assignment]
+    slide = given.get("slide", given.get("step"))
+    if name == "window" and slide is not None:
+        kind = "hop"
+    size = given.get("size", given.get("gap"))
+    assert size is not None
+    return WindowCall(
+        kind, usage(name, False).partition("(")[0], given["timecol"], size, slide, given.get("offset"), span_of(node)
+    )
+
+
+def _relation(argument: exp.Expr) -> exp.Expr:
+    """The relation that an argument names: a table, a subquery, or another window over one."""
+    found = call(argument) if isinstance(argument, exp.Anonymous) else None
+    if found is not None and found.name == "table" and len(found.args) == 1:
+        return _relation(found.args[0])
+    if found is not None and found.name in RELATION_WINDOWS:
+        return normalised_table(exp.Table(this=argument.copy()))
+    if isinstance(argument, exp.Column):
+        parts = [part.copy() for part in argument.parts]
+        return exp.Table(this=parts[-1], db=parts[-2] if len(parts) > 1 else None)
+    if isinstance(argument, exp.Select | exp.SetOperation):
+        return exp.Subquery(this=argument.copy())
+    if isinstance(argument, exp.Subquery):
+        return argument.copy()
+    message = "a window needs a relation as its first argument"
+    raise make(
+        "WINDOW_ARGUMENTS",
+        message=message,
+        hint="name a source, table or view, or write (SELECT ...)",
+        span=span_of(argument),
+    )

@@ -11,8 +11,7 @@ from sqlglot import exp
 from tidegate.sql import call, render
 from tidegate.sql.functions import TWINS
 from tidegate.sql.statements import Query
-from tidegate.sql.window_calls import table_window
-from tidegate.sql.windows import window_function
+from tidegate.sql.windows import table_window, window_function
 
 Columns = Callable[[str], tuple[str, ...] | None]
 ARRIVAL = frozenset({"first", "first_value", "last", "last_value", "any_value"})

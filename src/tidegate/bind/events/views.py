@@ -27,7 +27,7 @@ from tidegate.catalog.bus import BUS, EVENTS, RESULTS, TIME
 from tidegate.errors import Span, make
 from tidegate.sql.clauses import META, clauses
 from tidegate.sql.spans import mark, span_of
-from tidegate.sql.window_names import EDGES, END, START
+from tidegate.sql.window_edges import EDGES, END, START
 
 WINDOW_EDGES = ("__window_start", "__window_end")
 """What results that return to the bus have beside the columns of their view: the edges of their window."""

@@ -13,7 +13,7 @@ from tidegate.connectors import registry
 from tidegate.database import runtime_of
 from tidegate.errors import Error, Span, make, render
 from tidegate.sql import statements as s
-from tidegate.sql.tokens import statements
+from tidegate.sql.parsing import statements
 
 if TYPE_CHECKING:
     from tidegate import Database

@@ -10,8 +10,7 @@ from sqlglot import exp
 from tidegate.errors import Span
 from tidegate.sql import name_span, parse
 from tidegate.sql.statements import Name, Query, Statement
-from tidegate.sql.window_calls import table_window
-from tidegate.sql.windows import window_function
+from tidegate.sql.windows import table_window, window_function
 from tidegate.testing.spec import model
 
 ALONE = (model.Refused, model.Warned, model.Restart, model.Clock, model.End)

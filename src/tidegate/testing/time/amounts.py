@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from tidegate.core.durations import CalendarInterval
 from tidegate.core.types import Type
-from tidegate.sql.lengths import length
+from tidegate.sql.durations import length
 
 INFINITE = math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

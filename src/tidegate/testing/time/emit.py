@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.core.durations import parse_length
-from tidegate.sql.lengths import length
+from tidegate.sql.durations import length
 from tidegate.sql.statements import Query
 from tidegate.testing.time.amounts import Unknown
 

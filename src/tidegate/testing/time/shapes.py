@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.core.durations import CalendarInterval
-from tidegate.sql.lengths import length
-from tidegate.sql.window_calls import WindowCall, table_window
+from tidegate.sql.durations import length
 from tidegate.sql.window_spellings import spelled, window_tables
+from tidegate.sql.windows import WindowCall, table_window
 from tidegate.testing.time.amounts import Unknown
 from tidegate.testing.time.windows import Window
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tidegate.bind.adhoc.windows import spark_windows
 from tidegate.bind.events.paths import with_paths
 from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
@@ -13,8 +14,7 @@ from tidegate.core.schema import names
 from tidegate.errors import make
 from tidegate.sql import call, render, span_of
 from tidegate.sql.grammar import WITHIN
-from tidegate.sql.later import EARLY_FIRE
-from tidegate.sql.spark_windows import spark_windows
+from tidegate.sql.queries import EARLY_FIRE
 from tidegate.sql.statements import CreateView, Query
 
 

@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from tidegate.bind.adhoc.window_rows import rows_with_sessions, rows_with_windows
 from tidegate.errors import make
 from tidegate.sql.clauses import META
-from tidegate.sql.spark_window_rows import rows_with_sessions, rows_with_windows
-from tidegate.sql.window_calls import WindowCall, table_window
-from tidegate.sql.window_names import EDGES
-from tidegate.sql.window_sizes import window_spec
-from tidegate.sql.window_spellings import spelled, window_tables
-from tidegate.sql.windows import window_function
+from tidegate.sql.window_edges import EDGES
+from tidegate.sql.window_spellings import spelled, window_spec, window_tables
+from tidegate.sql.windows import WindowCall, table_window, window_function
 
 Columns = Callable[[str], tuple[str, ...] | None]
 

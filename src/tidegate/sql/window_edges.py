@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.errors import make
+from tidegate.sql.durations import length
 from tidegate.sql.functions import call
-from tidegate.sql.lengths import length
 from tidegate.sql.spans import span_of
-from tidegate.sql.window_calls import WindowCall, group_window
-from tidegate.sql.windows import RELATION_WINDOWS
+from tidegate.sql.windows import RELATION_WINDOWS, WindowCall, group_window
 
 START, END, TIME = "window_start", "window_end", "window_time"
 EDGES = (START, END, TIME)
