@@ -15,7 +15,7 @@ import pytest
 
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import SinkContext, SinkSpec
-from tidegate.connectors.file import record, rotation
+from tidegate.connectors.file import sink as file_sink
 from tidegate.connectors.file.sink import FileSink
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
@@ -162,7 +162,7 @@ def test_a_rotation_that_was_broken_off_is_finished(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(rotation.os, "replace", replace)
+        patched.setattr(file_sink.os, "replace", replace)
         sink.write(5, one(5))
     again = opened(path, max_size="10", keep="3")
     again.write(5, one(5))
@@ -220,7 +220,7 @@ def test_a_file_that_was_taken_away_begins_anew(tmp_path: Path) -> None:
     sink.write(1, one(1))
     path.unlink()
     sink.write(2, one(2))
-    assert totals(path) == [2] and record.found(path) == record.Record(
+    assert totals(path) == [2] and file_sink.read_record(path) == file_sink.Record(
         "pipeline 1", 2, path.stat().st_size, sink._record.since if sink._record else 0.0
     )
 

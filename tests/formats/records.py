@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column, Schema
 from tidegate.core.types import arrow_type
-from tidegate.formats.base import Decoder, Encoder, Layout
+from tidegate.formats.contract import Decoder, Encoder, Layout
 from tidegate.formats.names import decoder, encoder
 
 Record = tuple[bytes | str | None, bytes | str | None]

@@ -34,13 +34,11 @@ from tests.servers.processes import free_port
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.avro import AvroKeys, AvroWriter, Decoding
-from tidegate.formats.base import Layout
+from tidegate.formats.avro_schema import Registry, Schemas, UnknownSchema, failure
+from tidegate.formats.contract import AFTER, BEFORE, ROW, Layout
 from tidegate.formats.debezium import DebeziumEncoder
-from tidegate.formats.encoding import AFTER, BEFORE, ROW
+from tidegate.formats.envelopes import OpsEncoder, PlainEncoder
 from tidegate.formats.names import decoder, encoder
-from tidegate.formats.ops import OpsEncoder
-from tidegate.formats.plain import PlainEncoder
-from tidegate.formats.schemas import Registry, Schemas, UnknownSchema, failure
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 

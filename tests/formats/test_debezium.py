@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.formats.records import TRADES, Record, changes, reading, rows, said, writing
 from tidegate.core.schema import Column, Schema
-from tidegate.formats.base import Layout
-from tidegate.formats.changes import Parts, split
+from tidegate.formats.contract import Layout, Parts, split
 from tidegate.formats.debezium import paired
 
 NO_BEFORE = "before is missing: set REPLICA IDENTITY FULL, or declare a PRIMARY KEY"

@@ -7,13 +7,11 @@ import pytest
 from tests.formats.records import TRADES, bag, reading, writing
 from tidegate.errors import Error
 from tidegate.formats.avro import AvroReader, AvroWriter
-from tidegate.formats.base import Layout
+from tidegate.formats.contract import Layout
 from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
+from tidegate.formats.envelopes import OpsEncoder, PlainDecoder, PlainEncoder, UpsertDecoder, UpsertEncoder
 from tidegate.formats.json import JsonReader
 from tidegate.formats.names import decoder
-from tidegate.formats.ops import OpsEncoder
-from tidegate.formats.plain import PlainDecoder, PlainEncoder
-from tidegate.formats.upsert import UpsertDecoder, UpsertEncoder
 
 URL = "http://localhost:8081"
 

@@ -18,8 +18,7 @@ from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS
 from tidegate.connectors.contract import CaptureContext, CapturedSource, RejectedRow, Rows, SourceSpec
 from tidegate.connectors.kafka import capture as capturing
-from tidegate.connectors.kafka.capture import KafkaCapture
-from tidegate.connectors.kafka.records import Reader
+from tidegate.connectors.kafka.capture import KafkaCapture, Reader
 from tidegate.connectors.kafka.source import KafkaEvents, KafkaStream, build
 from tidegate.core.options import Bag
 from tidegate.core.schema import Column
@@ -220,7 +219,7 @@ def test_records_that_are_no_envelopes_are_refused_if_they_should_be(broker: Bro
 def test_brokers_topics_and_options_that_are_not_there(
     broker: Broker, capture: Captures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.connectors.kafka import consumer
+    from tidegate.connectors.kafka import client as consumer
 
     monkeypatch.setattr(consumer, "ANSWER_SECONDS", 0.2)
     port = free_port()

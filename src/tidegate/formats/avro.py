@@ -15,11 +15,10 @@ from tidegate.core.quoting import identifier
 from tidegate.core.schema import Schema, names
 from tidegate.core.types import arrow_type
 from tidegate.formats import avro_schema
+from tidegate.formats.avro_schema import AvroSchema, Schemas, UnknownSchema
 from tidegate.formats.avro_values import array, cells, text
-from tidegate.formats.base import KEY, VALUE, Layout
-from tidegate.formats.encoding import AFTER, BEFORE, FAULT, OP, ROW, Change, Reader
+from tidegate.formats.contract import AFTER, BEFORE, FAULT, KEY, OP, ROW, VALUE, Change, Layout, Reader
 from tidegate.formats.keys import TextKeys
-from tidegate.formats.schemas import AvroSchema, Schemas, UnknownSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,22 +12,25 @@ import pyarrow as pa
 from tidegate.core.columns import WEIGHT
 from tidegate.core.quoting import identifier, literal
 from tidegate.errors import Error
-from tidegate.formats.base import PART, VALUE, Layout
-from tidegate.formats.changes import Parts, split
-from tidegate.formats.encoding import (
+from tidegate.formats.avro_schema import failure
+from tidegate.formats.contract import (
     AFTER,
     BEFORE,
     FAULT,
     OP,
+    PART,
+    VALUE,
     Change,
     ChangeReader,
     ChangeWriter,
     KeyWriter,
+    Layout,
+    Parts,
     finished,
     others,
+    split,
 )
 from tidegate.formats.malformed import missing_text
-from tidegate.formats.schemas import failure
 from tidegate.traits.kind import Kind
 
 if TYPE_CHECKING:

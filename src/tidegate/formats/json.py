@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from tidegate.core.render import json_objects
 from tidegate.formats import fields
-from tidegate.formats.base import VALUE, Layout
-from tidegate.formats.encoding import AFTER, BEFORE, FAULT, OP, ROW, Change
+from tidegate.formats.contract import AFTER, BEFORE, FAULT, OP, ROW, VALUE, Change, Layout
 from tidegate.formats.fields import Times
 from tidegate.formats.keys import TextKeys
 from tidegate.formats.malformed import (

@@ -12,7 +12,7 @@ from tidegate.core.render import json_cells, json_objects
 from tidegate.core.schema import Column, Schema
 from tidegate.core.types import arrow_type
 from tidegate.formats import fields
-from tidegate.formats.base import KEY, Layout
+from tidegate.formats.contract import KEY, Layout
 from tidegate.formats.fields import Times
 from tidegate.formats.malformed import CORRUPT, Parser
 

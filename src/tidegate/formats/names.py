@@ -9,19 +9,14 @@ from tidegate.core.options import Bag, checked_format
 from tidegate.core.schema import names
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 from tidegate.formats.avro import AvroKeyed, AvroKeys, AvroReader, AvroWriter
-from tidegate.formats.avro_schema import refuse_names
-from tidegate.formats.base import Decoder, Encoder, Layout
-from tidegate.formats.csv import CsvReader, CsvWriter, dialect_of, refuse_nested
+from tidegate.formats.avro_schema import Registry, refuse_names, registry_of
+from tidegate.formats.contract import ChangeReader, ChangeWriter, Decoder, Encoder, KeyWriter, Layout, Reader, Writer
 from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
-from tidegate.formats.encoding import ChangeReader, ChangeWriter, KeyWriter, Reader, Writer
+from tidegate.formats.envelopes import OpsEncoder, PlainDecoder, PlainEncoder, UpsertDecoder, UpsertEncoder
 from tidegate.formats.fields import UNITS, Times, times_of
 from tidegate.formats.json import JsonReader, JsonWriter
 from tidegate.formats.keys import JsonKeys, NoKeys, RawKeys, TextKeys
-from tidegate.formats.ops import OpsEncoder
-from tidegate.formats.plain import PlainDecoder, PlainEncoder
-from tidegate.formats.raw import RawReader, RawWriter, refuse_others
-from tidegate.formats.schemas import Registry, registry_of
-from tidegate.formats.upsert import UpsertDecoder, UpsertEncoder
+from tidegate.formats.text import CsvReader, CsvWriter, RawReader, RawWriter, dialect_of, refuse_nested, refuse_others
 
 _ENCODINGS = ("json", "avro", "csv", "raw")
 _CHANGE_ENCODINGS = ("json", "avro")

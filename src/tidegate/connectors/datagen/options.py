@@ -1,17 +1,191 @@
-"""What `FROM DATAGEN (...)` can be told."""
+"""Options of DATAGEN: what each field is generated as."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
 
 from tidegate.connectors.contract import SourceSpec
-from tidegate.connectors.datagen.fields import Field, generator
-from tidegate.connectors.datagen.generators import Generator
-from tidegate.core.options import Bag
+from tidegate.connectors.datagen import generators as g
+from tidegate.connectors.datagen import literals
+from tidegate.connectors.datagen.generators import Generator, key_of
+from tidegate.core.options import Bag, invalid
 from tidegate.core.schema import Schema, names
-from tidegate.core.types import arrow_type
+from tidegate.core.types import arrow_type, spark_name
 from tidegate.errors import did_you_mean, make
+
+_MOST_ZIPF_VALUES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column, or a part of one, that needs a generator. `pace` is the time between two rows."""
+
+    path: str
+    type: pa.DataType
+    nullable: bool
+    seed: int
+    pace: dt.timedelta
+
+    @property
+    def key(self) -> int:
+        return key_of(self.seed, self.path)
+
+
+def generator(field: Field, bags: dict[str, Bag]) -> g.Generator:
+    """The generator that a column's options ask for. Takes the options of the column and its parts out of `bags`."""
+    bag = bags.pop(field.path.casefold(), Bag(f"fields.{field.path}", []))
+    at = bag.span_of("null_rate")
+    rate = bag.take("null_rate", literals.fraction, "a number from 0 to 1", 0.0)
+    if rate and not field.nullable:
+        message = f"column {field.path} is NOT NULL, so it cannot have a null_rate"
+        raise make("INVALID_OPTION", message=message, hint="leave out null_rate or NOT NULL", span=at)
+    values = _values(field, bag, bags)
+    bag.finish()
+    return g.WithNulls(field.type, values, key_of(field.key, "nulls"), rate) if rate else values
+
+
+def _values(field: Field, bag: Bag, bags: dict[str, Bag]) -> g.Generator:
+    if isinstance(field.type, pa.StructType):
+        parts = [
+            generator(replace(field, path=f"{field.path}.{part.name}", type=part.type, nullable=part.nullable), bags)
+            for part in field.type.fields
+        ]
+        return g.Fields(field.type, tuple(parts))
+    if isinstance(field.type, pa.ListType):
+        length = bag.integer("elements", 3)
+        element = _values(replace(field, path=f"{field.path}[]", type=field.type.value_type), bag, bags)
+        return g.Elements(field.type, element, length or 0)
+    return _MAKERS[_kind(field, bag)](field, bag)
+
+
+def _kind(field: Field, bag: Bag) -> str:
+    known = kinds_of(field.type)
+    if not known:
+        message = f"DATAGEN cannot make column {field.path} of type {spark_name(field.type)}"
+        raise make("NOT_SUPPORTED", message=message, hint="leave the column out, or feed it by INSERT", span=bag.span)
+    at = bag.span_of("kind")
+    kind = bag.text("kind", known[0]) or ""
+    word = _of_other_systems(kind.strip().casefold(), known)
+    if word not in known:
+        expected = f"one of {', '.join(known)} for a {spark_name(field.type)}"
+        raise invalid(f"fields.{field.path}.kind", kind, expected, at)
+    return word
+
+
+def _of_other_systems(word: str, known: tuple[str, ...]) -> str:
+    """`random` is what others call uniform numbers and random text."""
+    if word != "random":
+        return word
+    return "text" if "text" in known else "uniform"
+
+
+def kinds_of(type_: pa.DataType) -> tuple[str, ...]:
+    """The kinds of generators that can make a type, the default first."""
+    types = pa.types
+    if types.is_integer(type_):
+        return ("uniform", "sequence", "zipf", "choice")
+    if types.is_string(type_):
+        return ("text", "sequence", "uniform", "zipf", "choice")
+    if types.is_timestamp(type_) or types.is_date(type_):
+        return ("timestamp", "uniform", "choice")
+    if types.is_floating(type_) or types.is_decimal(type_) or types.is_boolean(type_):
+        return ("uniform", "choice")
+    return ("text",) if types.is_binary(type_) else ()
+
+
+def _sequence(field: Field, bag: Bag) -> g.Generator:
+    start = _whole(bag, "start", field.type, 1)
+    step = bag.integer("step", 1, minimum=1) or 1
+    end = _upper(bag, "end", literals.whole(field.type), _expected(field.type), start, None)
+    return g.Sequence(field.type, start, step, end, _prefix(bag, field.type))
+
+
+def _uniform(field: Field, bag: Bag) -> g.Generator:
+    if pa.types.is_boolean(field.type):
+        return g.Choice(field.key, pa.array([False, True]), (1.0, 1.0))
+    if pa.types.is_floating(field.type):
+        least = bag.take("min", float, "a number", 0.0) or 0.0
+        most = _upper(bag, "max", float, "a number", least, max(1000.0, least))
+        return g.UniformReal(field.type, field.key, least, least if most is None else most)
+    first, last = literals.default_range(field.type)
+    low = _whole(bag, "min", field.type, first)
+    high = _upper(bag, "max", literals.whole(field.type), _expected(field.type), low, max(low, last))
+    return g.Uniform(field.type, field.key, low, low if high is None else high, _prefix(bag, field.type))
+
+
+def _zipf(field: Field, bag: Bag) -> g.Generator:
+    low = _whole(bag, "min", field.type, 1)
+    default = max(low, literals.default_range(field.type)[1])
+    at = bag.span_of("max")
+    high = _upper(bag, "max", literals.whole(field.type), _expected(field.type), low, default) or low
+    if high - low >= _MOST_ZIPF_VALUES:
+        raise invalid("max", str(high), f"at most {_MOST_ZIPF_VALUES} values from min to max", at)
+    exponent = bag.take("exponent", literals.positive, "a number above 0", 1.1) or 1.1
+    return g.Zipf(field.type, field.key, low, high, exponent, _prefix(bag, field.type))
+
+
+def _choice(field: Field, bag: Bag) -> g.Generator:
+    expected = f"values of type {spark_name(field.type)} with commas between"
+    choices = bag.take("choices", literals.listed(field.type), expected)
+    if choices is None:
+        raise make("MISSING_OPTION", where=bag.where, name="choices", hint="add choices = 'a,b,c'", span=bag.span)
+    equal = (1.0,) * len(choices)
+    weights = bag.take("weights", literals.weights(len(choices)), f"{len(choices)} numbers, not all 0", equal)
+    return g.Choice(field.key, choices, weights or equal)
+
+
+def _text(field: Field, bag: Bag) -> g.Generator:
+    return g.Text(field.type, field.key, bag.integer("length", 10, minimum=1) or 10)
+
+
+def _timestamp(field: Field, bag: Bag) -> g.Generator:
+    expected = "a time such as '2024-05-01 12:00:00'"
+    start = bag.take("start", literals.microseconds, expected, literals.microseconds("2024-01-01"))
+    step = bag.duration("step", field.pace) or dt.timedelta()
+    disorder = bag.duration("disorder") or dt.timedelta()
+    us = literals.duration_us
+    return g.Timestamps(field.type, field.key, start or 0, us(step), us(disorder))
+
+
+_MAKERS: Mapping[str, Callable[[Field, Bag], g.Generator]] = {
+    "sequence": _sequence,
+    "uniform": _uniform,
+    "zipf": _zipf,
+    "choice": _choice,
+    "text": _text,
+    "timestamp": _timestamp,
+}
+
+
+def _whole(bag: Bag, name: str, type_: pa.DataType, default: int) -> int:
+    found = bag.take(name, literals.whole(type_), _expected(type_))
+    return default if found is None else found
+
+
+def _upper(bag: Bag, name: str, parse: Callable[[str], Any], expected: str, low: Any, default: Any) -> Any:
+    """The upper end of a range, which may not be below its lower end."""
+
+    def not_below(text: str) -> Any:
+        found = parse(text)
+        if found < low:
+            raise ValueError(text)
+        return found
+
+    return bag.take(name, not_below, f"{expected}, not below the lower end", default)
+
+
+def _prefix(bag: Bag, type_: pa.DataType) -> str:
+    return (bag.text("prefix") or "") if pa.types.is_string(type_) else ""
+
+
+def _expected(type_: pa.DataType) -> str:
+    return "a whole number" if pa.types.is_string(type_) else f"a value of type {spark_name(type_)}"
+
 
 _DEFAULT_RATE = 10
 _DEFAULT_STEP = 100_000

@@ -2,22 +2,75 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.file import record
 from tidegate.connectors.file.options import WriteOptions, write_options
-from tidegate.connectors.file.record import Record
-from tidegate.connectors.file.rotation import put_aside
 from tidegate.connectors.stdout.sink import lines
-from tidegate.core.durable import sync_folder
+from tidegate.core.durable import sync_folder, write_atomically
 from tidegate.core.options import Bag
 from tidegate.errors import make
+
+
+@dataclass(frozen=True)
+class Record:
+    """Bytes beyond `size` are of a step that was not finished. `since` is when the file was begun, in seconds since
+    1970; `rotating`: the file is being put aside."""
+
+    owner: str
+    step: int | None = None
+    size: int = 0
+    since: float = 0.0
+    rotating: bool = False
+
+
+def place(path: Path) -> Path:
+    """The record of a file is beside it, out of sight."""
+    return path.with_name(f".{path.name}.tidegate")
+
+
+def read_record(path: Path) -> Record | None:
+    """The record of a file, None if nobody wrote one."""
+    kept = place(path)
+    return Record(**json.loads(kept.read_text())) if kept.exists() else None
+
+
+def write_record(path: Path, record: Record) -> None:
+    text = json.dumps(asdict(record))
+    write_atomically(place(path), lambda file: file.write(text.encode()))
+
+
+def put_aside(path: Path, keep: int) -> None:
+    """Can be done again after it was broken off anywhere: only names that are in the way move on."""
+    if path.exists():
+        if keep:
+            _make_free(path, 1, keep)
+            os.replace(path, numbered(path, 1))
+        else:
+            path.unlink()
+        sync_folder(path.parent)
+
+
+def numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _make_free(path: Path, number: int, keep: int) -> None:
+    taken = numbered(path, number)
+    if not taken.exists():
+        return
+    if number == keep:
+        taken.unlink()
+        return
+    _make_free(path, number + 1, keep)
+    os.replace(taken, numbered(path, number + 1))
 
 
 @dataclass
@@ -40,11 +93,11 @@ class FileSink(Sink):
     def open(self, context: SinkContext) -> None:
         path = self.options.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = record.found(path)
+        kept = read_record(path)
         if kept is None or kept.owner != context.owner:
             self._refuse_content()
             kept = Record(context.owner)
-            record.keep(path, kept)
+            write_record(path, kept)
         self._record = kept
         if kept.rotating:
             self._rotate()
@@ -112,5 +165,5 @@ class FileSink(Sink):
             sync_folder(path.parent)
 
     def _keep(self, kept: Record) -> None:
-        record.keep(self.options.path, kept)
+        write_record(self.options.path, kept)
         self._record = kept

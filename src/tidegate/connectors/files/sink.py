@@ -6,20 +6,37 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.files.options import WriteOptions, write_options
-from tidegate.connectors.files.writing import write_rows
+from tidegate.connectors.rows import appended, refuse_clash
 from tidegate.core.durable import write_atomically
 from tidegate.core.options import Bag
-from tidegate.core.schema import names
-from tidegate.errors import Span, make
+from tidegate.core.render import csv_column, json_objects
+from tidegate.errors import make
 
-_ADDED = ("op", "weight", "step")
+
+def write_rows(table: pa.Table, file: BinaryIO, options: WriteOptions) -> None:
+    """Writes a table in the chosen format."""
+    match options.format:
+        case "parquet":
+            pq.write_table(table, file)
+        case "csv":
+            settings = csv.WriteOptions(include_header=options.header, delimiter=options.delimiter)
+            csv.write_csv(_as_text(table), file, settings)
+        case "json":
+            file.writelines(line.encode() + b"\n" for line in json_objects(table))
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """CSV has no types: every value as people write it; NULL stays an empty field."""
+    return pa.Table.from_arrays([csv_column(column) for column in table.columns], names=table.column_names)
 
 
 @dataclass
@@ -35,7 +52,7 @@ class FilesSink(Sink):
         at = bag.span_of("mode")
         options = write_options(spec, bag)
         if options.mode == "changelog":
-            _refuse_clash(spec, at)
+            refuse_clash(spec.columns, at)
         return cls(spec, options)
 
     @property
@@ -54,7 +71,7 @@ class FilesSink(Sink):
 
     def write(self, step: int, changes: pa.Table) -> None:
         path = self.options.path / f"{self.prefix}{step:012d}.{self.options.format}"
-        rows = changes if self.options.mode == "changelog" else self._appended(step, changes)
+        rows = changes if self.options.mode == "changelog" else appended(changes, self.spec)
         if rows.num_rows:
             write_atomically(path, lambda file: write_rows(rows, file, self.options))
         else:
@@ -71,17 +88,6 @@ class FilesSink(Sink):
         found = re.fullmatch(rf"{re.escape(self.prefix)}(\d+)\.{self.options.format}", path.name)
         return int(found[1]) if found else None
 
-    def _appended(self, step: int, changes: pa.Table) -> pa.Table:
-        """The view's rows, each as often as its weight says."""
-        weights = changes.column(1)
-        if changes.num_rows and pc.min(weights).as_py() < 0:
-            message = f"sink {self.spec.name} appends rows, but step {step} takes rows back"
-            raise make("SINK_CANNOT_TAKE", message=message, hint="write mode = 'changelog'")
-        rows = changes.select(list(range(len(_ADDED), changes.num_columns)))
-        if changes.num_rows and pc.max(weights).as_py() > 1:
-            rows = rows.take([i for i, weight in enumerate(weights.to_pylist()) for _ in range(weight)])
-        return rows
-
     def _refuse_leftovers(self, context: SinkContext) -> None:
         if self.last_step() is not None:
             raise self._not_ours(context)
@@ -92,10 +98,3 @@ class FilesSink(Sink):
             message=f"folder {self.options.path} holds files of another sink named {context.name}",
             hint="choose another path, or empty the folder",
         )
-
-
-def _refuse_clash(spec: SinkSpec, at: Span | None) -> None:
-    clash = [name for name in names(spec.columns) if name.casefold() in _ADDED]
-    if clash:
-        message = f"mode 'changelog' adds the columns op, weight and step, but there is a column {clash[0]} already"
-        raise make("INVALID_OPTION", message=message, hint=f"rename {clash[0]} in a view on it", span=at)

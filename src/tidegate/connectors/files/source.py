@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
@@ -14,7 +16,6 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from tidegate.connectors.contract import ParquetFiles, Position, SourceContext, SourceSpec, StreamSource
 from tidegate.connectors.files.malformed import CORRUPT, error_text, row_text
 from tidegate.connectors.files.options import ReadOptions, read_options
-from tidegate.connectors.files.positions import consumed
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.quoting import identifier, literal
@@ -25,6 +26,33 @@ from tidegate.formats.malformed import missing_text
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+_BATCH_FILE = re.compile(r"(\d+)(\.compact)?$")
+
+
+def consumed(offset: str | None, log: Path, start: Position | None) -> Position:
+    """The files of all batches up to the committed offset, and those that had been read before this checkpoint."""
+    files = set(start["files"]) if start else set()
+    if offset is not None:
+        upto = int(json.loads(offset)["logOffset"])
+        files |= {path_as_column(entry["path"]) for entry in _entries(log) if entry["batchId"] <= upto}
+    return {"files": sorted(files)}
+
+
+def _entries(log: Path) -> Iterator[dict[str, Any]]:
+    """Every file that Spark's log names. The newest compact file repeats all before it; older ones may be gone."""
+    batches = {int(found[1]): path for path in log.iterdir() if (found := _BATCH_FILE.fullmatch(path.name))}
+    for path in batches.values():
+        version, *lines = path.read_text(encoding="utf-8").splitlines()
+        if version != "v1":
+            raise ValueError(f"{path}: version {version} of Spark's file log is unknown")
+        yield from (json.loads(line) for line in lines if line)
+
+
+def path_as_column(path: str) -> str:
+    """The log writes `file:///a/b`, the column `_metadata.file_path` says `file:/a/b`."""
+    return re.sub(r"^file:/+", "file:/", path)
+
 
 _FOREVER = "36500d"
 _2020 = 1_577_836_800_000

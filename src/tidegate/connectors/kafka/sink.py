@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.kafka.sink_options import WriteOptions, write_options
+from tidegate.connectors.kafka.options import WriteOptions, write_options
 from tidegate.connectors.kafka.transactions import Connection, check_settings
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag
 from tidegate.errors import make
-from tidegate.formats.base import Encoder, Layout
+from tidegate.formats.contract import Encoder, Layout
 from tidegate.formats.names import encoder
 
 

@@ -35,7 +35,7 @@ from tidegate.core.options import Bag
 from tidegate.core.quoting import identifier, literal
 from tidegate.core.schema import names
 from tidegate.errors import Error, make
-from tidegate.formats.base import KEY, PART, VALUE, Decoder, Layout
+from tidegate.formats.contract import KEY, PART, VALUE, Decoder, Layout
 from tidegate.formats.names import decoder
 
 if TYPE_CHECKING:

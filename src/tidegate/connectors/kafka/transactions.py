@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.connectors.kafka.client import LOGGER, client_settings, library
-from tidegate.connectors.kafka.sink_options import WriteOptions
+from tidegate.connectors.kafka.options import WriteOptions
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
 

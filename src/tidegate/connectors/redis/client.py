@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidegate.connectors.redis.commands import Command
 from tidegate.connectors.redis.options import Server, WriteOptions
+from tidegate.connectors.redis.sink import Command
 from tidegate.errors import Error, make
 
 ANSWER_SECONDS = 30.0

@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.redis.client import Connection
-from tidegate.connectors.redis.commands import Command, entries, settings
 from tidegate.connectors.redis.options import WriteOptions, write_options
+from tidegate.connectors.rows import appended, outcome, rows_in
 from tidegate.core.options import Bag
+from tidegate.core.render import json_cells, json_objects, shown_cells
 from tidegate.errors import make
+from tidegate.formats.events import SCHEMA
+
+Command = tuple[str, ...]
+"""The words of a command behind its name and its key."""
+
+
+def entries(changes: pa.Table, spec: SinkSpec) -> Iterator[Command]:
+    """Fields and values of each entry: those of an event that it has, or op, weight, step and row of a change."""
+    if spec.events:
+        return _events(appended(changes, spec))
+    return _changes(changes, spec)
+
+
+def _events(rows: pa.Table) -> Iterator[Command]:
+    names = [field.name for field in SCHEMA]
+    for values in zip(*(_values(rows.column(name)) for name in names), strict=True):
+        yield tuple(
+            word for name, value in zip(names, values, strict=True) if value is not None for word in (name, value)
+        )
+
+
+def _values(column: pa.ChunkedArray[Any]) -> list[str | None]:
+    """Texts as they are, times in RFC 3339."""
+    if pa.types.is_string(column.type):
+        return list(column.to_pylist())
+    return [None if cell == "null" else cell.strip('"') for cell in json_cells(column)]
+
+
+def _changes(changes: pa.Table, spec: SinkSpec) -> Iterator[Command]:
+    ops, weights, steps = (column.to_pylist() for column in changes.columns[:3])
+    rows = json_objects(rows_in(changes, spec.columns))
+    for op, weight, step, row in zip(ops, weights, steps, rows, strict=True):
+        yield "op", op, "weight", str(weight), "step", str(step), "row", row
+
+
+def settings(changes: pa.Table, spec: SinkSpec, prefix: str) -> Iterator[Command]:
+    """A key and its row for each key that has one, a key alone for each that is gone."""
+    kept, gone = outcome(changes, spec.columns, spec.key)
+    yield from ((key,) for key in keys(gone, spec.key, prefix))
+    yield from zip(keys(kept, spec.key, prefix), json_objects(kept), strict=True)
+
+
+def keys(rows: pa.Table, key: Sequence[str], prefix: str) -> Iterator[str]:
+    r"""`totals:pen`; `totals:eu:pen` for a key of two columns. NULL is `\N`, a backslash is doubled, and so that no two
+    keys are the same, a colon in a part of several is `\:`."""
+    parts = [_parts(rows.column(name), len(key) > 1) for name in key]
+    return (prefix + ":".join(found) for found in zip(*parts, strict=True))
+
+
+def _parts(column: pa.ChunkedArray[Any], several: bool) -> list[str]:
+    said = [text.replace("\\", "\\\\") for text in shown_cells(column)]
+    said = [text.replace(":", "\\:") for text in said] if several else said
+    return [text if there else "\\N" for text, there in zip(said, column.is_valid().to_pylist(), strict=True)]
+
 
 PART = 5_000
 """How many commands Redis runs at a time: nobody else is served meanwhile."""
@@ -48,7 +104,7 @@ class RedisSink(Sink):
         assert self._connection is not None
         if not changes.num_rows or (self._last is not None and step <= self._last):
             return
-        for part, (commands, whole) in enumerate(_parts(self._commands(changes), self.part)):
+        for part, (commands, whole) in enumerate(_chunks(self._commands(changes), self.part)):
             self._connection.apply(step, part, whole, commands)
         self._last = step
 
@@ -66,7 +122,7 @@ class RedisSink(Sink):
         return settings(changes, self.spec, self.options.prefix)
 
 
-def _parts(commands: Iterable[Command], size: int) -> Iterator[tuple[list[Command], bool]]:
+def _chunks(commands: Iterable[Command], size: int) -> Iterator[tuple[list[Command], bool]]:
     """Commands in parts, and whether a part is the last one."""
     rest = iter(commands)
     part = list(islice(rest, size))

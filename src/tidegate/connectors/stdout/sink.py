@@ -11,11 +11,17 @@ import pyarrow as pa
 
 from tidegate.connectors.contract import OutputClosed, Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.rows import appended
-from tidegate.connectors.stdout.options import line_format
 from tidegate.core.durable import LastStep
-from tidegate.core.options import Bag
+from tidegate.core.options import Bag, checked_format
 from tidegate.core.render import json_objects, shown_cells
 from tidegate.formats.events import event_objects
+
+FORMATS = ("ops", "json")
+
+
+def line_format(spec: SinkSpec, bag: Bag) -> str:
+    """Takes the sink's options out of the bag. Events are JSON unless told otherwise."""
+    return checked_format(bag, spec.format, FORMATS, "json" if spec.events else "ops")
 
 
 @dataclass

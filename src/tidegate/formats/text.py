@@ -1,4 +1,4 @@
-"""CSV: one record is one line, without header."""
+"""CSV and raw text: one record is one line without a header, or the value as it is."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.core.options import Bag
+from tidegate.core.quoting import literal
 from tidegate.core.render import csv_column, shown_cells
 from tidegate.core.types import arrow_type
 from tidegate.errors import make
 from tidegate.formats import fields
-from tidegate.formats.base import VALUE, Layout
-from tidegate.formats.encoding import FAULT, ROW
+from tidegate.formats.contract import FAULT, ROW, VALUE, Layout
 from tidegate.formats.fields import Times
-from tidegate.formats.keys import TextKeys
+from tidegate.formats.keys import TextKeys, texts
 from tidegate.formats.malformed import (
     CORRUPT,
     TEXTS,
@@ -140,3 +140,46 @@ class CsvWriter:
         if escape and escape != quote:
             cell = cell.replace(escape, escape * 2)
         return f"{quote}{cell.replace(quote, escape + quote) if quote else cell}{quote}"
+
+
+_RAW_TEXT = f"CAST({VALUE} AS STRING)"
+
+
+def refuse_others(layout: Layout, bag: Bag) -> None:
+    """Only one column of text or bytes can be a value as it is."""
+    types = [arrow_type(column.type) for column in layout.columns]
+    if len(types) == 1 and (pa.types.is_string(types[0]) or pa.types.is_binary(types[0])):
+        return
+    found = ", ".join(f"{c.name} {c.type.upper()}" for c in layout.columns)
+    message = f"format raw needs exactly one column, of type STRING or BINARY, but {layout.relation} has ({found})"
+    raise make("INVALID_OPTION", message=message, hint="write format = 'json', or declare one column", span=bag.span)
+
+
+@dataclass(frozen=True)
+class RawReader:
+    """Values that are a text or bytes."""
+
+    layout: Layout
+    record_key: TextKeys
+
+    @property
+    def raw(self) -> str:
+        return f"make_valid_utf8({_RAW_TEXT})"
+
+    def keys(self) -> dict[str, str]:
+        return self.record_key.values()
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        column = self.layout.columns[0]
+        is_text = pa.types.is_string(arrow_type(column.type))
+        row = f"named_struct({literal(column.name)}, {_RAW_TEXT if is_text else VALUE})"
+        invalid = f"IF(NOT is_valid_utf8({_RAW_TEXT}), {literal(f'{column.name}: not UTF-8 text')}, NULL)"
+        return frame.selectExpr("*", f"{row} AS {ROW}", f"{invalid if is_text else 'CAST(NULL AS STRING)'} AS {FAULT}")
+
+
+@dataclass(frozen=True)
+class RawWriter:
+    """The single column as text; NULL is an empty value, for no value would be a tombstone."""
+
+    def rows(self, rows: pa.Table) -> list[bytes]:
+        return [b"" if text is None else text for text in texts(rows.column(0))]
