@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegate.connectors.redis.options import Server, WriteOptions
-from tidegate.connectors.redis.sink import Command
 from tidegate.errors import Error, make
+
+Command = tuple[str, ...]
+"""The words of a command behind its name and its key."""
 
 ANSWER_SECONDS = 30.0
 CONNECT_SECONDS = 5.0

@@ -10,16 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.redis.client import Connection
+from tidegate.connectors.redis.client import Command, Connection
 from tidegate.connectors.redis.options import WriteOptions, write_options
 from tidegate.connectors.rows import appended, outcome, rows_in
 from tidegate.core.options import Bag
 from tidegate.core.render import json_cells, json_objects, shown_cells
 from tidegate.errors import make
 from tidegate.formats.events import SCHEMA
-
-Command = tuple[str, ...]
-"""The words of a command behind its name and its key."""
 
 
 def entries(changes: pa.Table, spec: SinkSpec) -> Iterator[Command]:
