@@ -74,6 +74,9 @@ def root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Streaming SQL on Apache Spark that lets you say when results leave."""
+    from tidegate.cli.logging import install
+
+    install()
 
 
 @app.command()

@@ -1,0 +1,29 @@
+"""Log records of the library as plain lines on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TextIO
+
+
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to the stderr of the moment: a live screen or a test may replace it."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+        # librdkafka logs under this name what our own messages already tell in fewer words.
+        self.addFilter(lambda record: record.name != "tidegate.kafka")
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
+def install() -> None:
+    """Print the library's records from level INFO on stderr, each message on a line. The second call does nothing."""
+    logger = logging.getLogger("tidegate")
+    if any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+        return
+    logger.addHandler(_StderrHandler())
+    logger.setLevel(logging.INFO)
