@@ -6,15 +6,18 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DEMO := build/demo
-TEST_JOBS ?= 2
+TEST_JOBS ?= auto
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --maxprocesses 8 --dist worksteal
+SPARK43 := .venv-spark43
+SPARK43_TESTS := tests/unit/test_database.py tests/spec -k "database or (together and -1-of)"
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: help setup demo docs test test-all bench lint fetch postgres redis servers clean
+.PHONY: help setup demo docs test-unit test test-all test-spark43 bench lint fetch postgres redis servers clean
 .DEFAULT_GOAL := help
 
 help: ## lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## .venv with everything, from requirements.lock
 
@@ -32,11 +35,24 @@ demo: setup ## a live pipeline on generated data, under a minute, no services
 docs: setup ## the documentation site, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-test: setup lint fetch ## lint, then every test but the slow ones
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not slow" --durations 30 --durations-min 20
+test-unit: setup ## the tests that need neither Spark nor a server
+	$(PYTEST) --tier unit
 
-test-all: setup lint fetch ## every test, the slow ones too
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
+test: setup lint fetch ## lint, then every test but the slow ones
+	$(PYTEST) --durations 30 --durations-min 20
+
+test-all: setup lint fetch test-spark43 ## every test, with long random and kill runs, and PySpark 4.3
+	$(PYTEST) --tier all --durations 30 --durations-min 20
+
+test-spark43: $(SPARK43)/.installed fetch ## the tests of Spark's internals and some spec files on PySpark 4.3
+	PYSPARK_PYTHON=$(abspath $(SPARK43)/bin/python) $(SPARK43)/bin/python -m pytest $(SPARK43_TESTS)
+
+$(SPARK43)/.installed: requirements.lock pyproject.toml | setup
+	@test -x $(SPARK43)/bin/python || $(PYTHON) -m venv $(SPARK43)
+	grep -v '^pyspark==' requirements.lock > $(SPARK43)/requirements.txt
+	$(SPARK43)/bin/python -m pip install --quiet -r $(SPARK43)/requirements.txt 'pyspark==4.3.*'
+	$(SPARK43)/bin/python -m pip install --quiet --no-deps -e .
+	@touch $@
 
 bench: setup ## measures against Spark's own streaming, writes benchmarks/latest.json
 	$(BIN)/python benchmarks/run.py
@@ -62,5 +78,5 @@ servers: setup ## a Spark master, two workers, Kafka and a schema registry on lo
 	@$(BIN)/python -m tests.servers
 
 clean: ## removes everything that can be made again
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(SPARK43) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,13 +14,10 @@ import pytest
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Tests start many JVMs on two cores. Those that live for seconds do without the optimizing compiler; the one that all
-# tests of a worker share compiles the hottest methods only. Compiling as usual takes up to half of their time.
+# Without the optimizing compiler: with it, up to half of the JVM's time is compilation of code that runs a few times
+# (measured on packs of specs: 104 s of CPU with it, 74 s without).
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-SHARED_JVM = (
-    "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000"
-    " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
-)
+pytest_plugins = ["tests.tiers"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,11 +63,13 @@ def of_all_workers(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[SparkSession]:
-    """Spark with two threads, as a pipeline sets it up for itself, with the connectors that it needs jars for."""
+    """Spark with two threads, as a pipeline sets it up for itself, with the connectors that it needs jars for.
+    Expressions are interpreted: compiling them takes longer than the few rows of a test."""
     os.environ.setdefault("TIDEGATE_JARS", str(kafka_jars))
     from tidegate.spark.session import connect
+    from tidegate.testing.spec.engine import INTERPRETED
 
-    config = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": SHARED_JVM}
-    session = connect("local[2]", config, tmp_path_factory.mktemp("spark") / "spark.log")
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = connect("local[2]", {"spark.driver.memory": "2g", **INTERPRETED}, log)
     yield session
     session.stop()

@@ -74,6 +74,7 @@ def test_a_java_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert check_java().found == f"none in JAVA_HOME={tmp_path}"
 
 
+@pytest.mark.spark
 def test_this_machine_is_fine(tmp_path: Path) -> None:
     found = runner.invoke(app, ["doctor", str(tmp_path), "--json"])
     assert (found.exit_code, json.loads(found.stdout)["ok"]) == (0, True)

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given as for_all
-from hypothesis import settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.connectors.streams import Run, given, good
+from tests.tiers import examples
 from tidegate.connectors import registry
 from tidegate.connectors.datagen import source as datagen
 from tidegate.connectors.datagen.options import Plan
@@ -70,7 +70,7 @@ def refusal(columns: Schema, **options: str) -> str:
     return str(refused.value)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @for_all(st.lists(st.integers(0, 400), max_size=6), st.integers(0, 5))
 def test_rows_do_not_depend_on_how_they_are_split(cuts: list[int], seed: int) -> None:
     made = plan(ALL_TYPES, rows="400", seed=str(seed))

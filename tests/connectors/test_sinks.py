@@ -137,7 +137,10 @@ CASES: dict[str, Callable[[pytest.FixtureRequest, Path], Case]] = {
 }
 
 
-@pytest.fixture(params=CASES)
+SERVERS = ("kafka", "redis", "postgres")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server if name in SERVERS else ()) for name in CASES])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Opened, Written]]:
     """A changelog sink that can be opened again, and what it has written."""
     folder = tmp_path / f"out-{uuid.uuid4().hex[:8]}"

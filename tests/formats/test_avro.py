@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_writer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pyspark.sql import SparkSession
 
 from tests.formats.records import (
@@ -31,6 +31,7 @@ from tests.formats.records import (
     writing,
 )
 from tests.servers.processes import free_port
+from tests.tiers import examples
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 from tidegate.formats.avro import AvroKeys, AvroWriter, Decoding
@@ -196,7 +197,7 @@ def test_logical_types_become_the_declared_types() -> None:
     assert faults == [None] * 4 + ["money: '1.125' is not a DECIMAL(6,2)", "at: 'true' is not a TIMESTAMP"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(20)
 @given(everything(20))
 def test_what_is_written_comes_back(rows: list[tuple[Any, ...]]) -> None:
     kept = Kept()
@@ -263,7 +264,7 @@ def test_through_a_registry_and_spark(spark: SparkSession, registry_url: str) ->
     assert said(rows(spark, by_key, mixed)) == [(0, -1, 1, None, None), (1, 1, 2, "x", None)]
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(2)
 @given(everything(30))
 def test_every_type_through_a_registry_and_spark(
     spark: SparkSession, registry_url: str, rows_given: list[tuple[Any, ...]]

@@ -6,11 +6,12 @@ import datetime as dt
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.formats.records import TRADES, Record, changes, reading, rows, said, writing
+from tests.tiers import examples
 from tidegate.core.schema import Column, Schema
 from tidegate.formats.contract import Layout, Parts, split
 from tidegate.formats.debezium import paired
@@ -148,7 +149,7 @@ def test_without_a_key_updates_pair_with_their_neighbours() -> None:
 OPS = st.lists(st.tuples(st.sampled_from(["+I", "-U", "+U", "-D"]), st.integers(1, 3), st.integers(0, 2)), max_size=12)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(OPS, st.booleans())
 def test_no_row_is_lost_or_made_by_pairing(ops: list[tuple[str, int, int]], keyed: bool) -> None:
     """Whatever the order: the rows that come and go are those of the table, and an update stays with its key."""

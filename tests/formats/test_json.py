@@ -6,10 +6,11 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pyspark.sql import SparkSession
 
 from tests.formats.records import EVERYTHING, TRADES, changes, everything, reading, rows, said, same, unrowed, writing
+from tests.tiers import examples
 from tidegate.core.schema import Column
 from tidegate.errors import Error
 
@@ -126,7 +127,7 @@ def test_what_is_wrong_inside_of_nested_values(spark: SparkSession) -> None:
     ]
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@examples(3)
 @given(everything(60))
 def test_what_is_written_comes_back(spark: SparkSession, given: list[tuple[object, ...]]) -> None:
     table = changes(EVERYTHING, *(("+I", *row) for row in given))

@@ -7,9 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import tiers
 from tests.kernels.bench import Bench, play, steps
 from tests.model.reference import Change
 from tidegate.core.types import polars_type
@@ -132,7 +133,7 @@ def bench(calls: tuple[AggregateCall, ...], keys: tuple[str, ...], append_only: 
 
 
 def quick(examples: int) -> Any:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return tiers.examples(examples)
 
 
 KEYS = st.sampled_from([(), ("k",), ("k", "f")])

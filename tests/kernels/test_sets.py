@@ -6,10 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
+from tests.tiers import examples
 from tidegate.ir.specs import DistinctSpec, SetOpSpec
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -24,7 +25,7 @@ ROW = st.fixed_dictionaries(
     }
 )
 MODULUS = st.sampled_from([0, 3])
-quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+quick = examples(40)
 
 
 @quick

@@ -7,9 +7,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tidegate.kernels.state import CACHE, ChunkCache, MemorySegments, Store
 from tidegate.kernels.state.compaction import to_merge
 from tidegate.kernels.state.table import RunTable
@@ -46,7 +47,7 @@ numbers = st.lists(st.integers(0, 40), unique=True, max_size=12)
 changes = st.lists(st.tuples(numbers, numbers, st.booleans()), max_size=25)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(changes, st.sampled_from([None, WITHIN]), st.sampled_from([1, 5, 1000]))
 def test_a_table_is_what_was_written(drawn: Any, within: str | None, hashes: int) -> None:
     segments, expected = MemorySegments(), dict[str, int]()
@@ -167,7 +168,7 @@ def test_runs_of_a_size_are_merged() -> None:
 spans = st.lists(st.tuples(numbers, numbers, st.none() | st.integers(-12, 30), st.booleans()), max_size=25)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(80)
 @given(spans, st.sampled_from([None, WITHIN]), st.sampled_from([1, 5, 1000]))
 def test_what_is_filed_below_a_hash_can_be_forgotten(drawn: Any, within: str | None, hashes: int) -> None:
     segments, expected = MemorySegments(), dict[int, int]()

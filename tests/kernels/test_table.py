@@ -10,11 +10,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, Given, steps
 from tests.model.reference import Change, Content, plain
+from tests.tiers import examples
 from tidegate.ir.specs import TableSpec
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -28,7 +29,7 @@ ROW = st.fixed_dictionaries(
         "v": st.sampled_from(["x", "y", None]),
     }
 )
-quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+quick = examples(60)
 
 
 def play_in_order(bench: Bench, drawn: Sequence[tuple[Sequence[Sequence[Given]], int]]) -> None:

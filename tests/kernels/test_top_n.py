@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.bench import Bench, play, steps
 from tests.model.reference import Change
+from tests.tiers import examples
 from tidegate.ir.specs import Order, TopNSpec
 from tidegate.kernels import top_n
 from tidegate.kernels.state import MemorySegments, Store
@@ -57,7 +58,7 @@ def check(spec: TopNSpec, modulus: int, hashed: bool, drawn: Any) -> None:
 
 
 cases = given(SPECS, st.sampled_from([0, 3]), st.booleans(), steps(ROW, deletes=True, most=8))
-test_the_top_is_always_the_top = settings(max_examples=70, deadline=None, suppress_health_check=list(HealthCheck))(
+test_the_top_is_always_the_top = examples(70)(
     cases(check)
 )
 test_the_top_in_many_cases = pytest.mark.slow(

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from tests import tiers
 from tests.kernels.bench import COLD, Bench, Given
 from tests.model.reference import Change, Row, plain
 from tests.model.reference_time import Outcome
@@ -22,7 +22,7 @@ from tidegate.kernels.state import CACHE, MemorySegments, Store
 
 
 def quick(examples: int) -> Any:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return tiers.examples(examples)
 
 
 @dataclass

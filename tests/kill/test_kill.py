@@ -1,4 +1,4 @@
-"""A pipeline that is killed twenty times, at random moments, loses nothing and doubles nothing."""
+"""A pipeline that is killed at random moments loses nothing and doubles nothing. Chosen moments are failpoints."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import tidegate
 
-KILLS = 20
 PIPELINE = Path(__file__).parent / "pipeline.py"
 VIEWS = ("passed", "sums", "uniques", "best", "overall")
 
 
-def test_twenty_kills_change_nothing(tmp_path, request):
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_change_nothing(tmp_path, request, kills):
     seed = int(os.environ.get("KILL_SEED", time.time_ns() % 1_000_000))
     print(f"KILL_SEED={seed}")
     chance = random.Random(seed)
     folder, journal = tmp_path / "data", tmp_path / "journal"
-    ran = sum(run_and_kill(folder, journal, number, chance) for number in range(KILLS))
-    assert ran >= KILLS // 2, f"seed {seed}: only {ran} of {KILLS} runs came as far as running"
+    ran = sum(run_and_kill(folder, journal, number, chance) for number in range(kills))
+    assert ran >= kills // 2, f"seed {seed}: only {ran} of {kills} runs came as far as running"
     db = tidegate.connect(str(folder), spark=request.getfixturevalue("spark"))
     try:
         db.step()
@@ -72,7 +74,7 @@ def check(db: tidegate.Database, given: list[dict], durable: set[str]) -> None:
     assert durable - passed.keys() == set(), "rows were lost"
     assert passed.keys() <= {batch["id"] for batch in given}
     accepted = [batch for batch in given if batch["id"] in passed]
-    assert len(accepted) > KILLS
+    assert len(accepted) > len({batch["id"].split("-")[0] for batch in accepted}) > 0
     expected = answers(accepted)
     for view in VIEWS:
         assert content(db, view) == expected[view], view

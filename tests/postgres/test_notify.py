@@ -59,6 +59,7 @@ def test_each_notification_is_an_event(postgres: Postgres, database: str, tmp_pa
     assert runs.metrics() == {"rows_taken_total": 4.0}
 
 
+@pytest.mark.server
 def test_a_server_that_goes_away(tmp_path: Path) -> None:
     with postgres_server(tmp_path) as server:
         runs, log = capture(tmp_path, url=server.url(), channels="orders"), Log()

@@ -182,6 +182,7 @@ def test_rows_that_do_not_go_are_not_taken(postgres: Postgres, database: str, tm
     assert (len(log.events()), left(postgres, database)) == (2, 0)
 
 
+@pytest.mark.server
 def test_the_server_is_restarted(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     with postgres_server(tmp_path / "server") as server:

@@ -1,5 +1,6 @@
 """Two hundred random views hold after every step, three hundred with windows, lateness and EMIT, three hundred with
-joins; more with `python -m tests.model.random_views`."""
+joins. In `make test-all` there are more, and new ones in every run: they follow from --hypothesis-seed. Still more with
+`python -m tests.model.random_views`."""
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_random_joins_hold(seed, spark):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["plain", "time", "joins"])
-@pytest.mark.parametrize("seed", range(101, 107))
-def test_random_views_hold_for_longer(seed, what, spark):
+@pytest.mark.parametrize("number", range(6))
+def test_new_random_views_hold_for_longer(number, what, spark, pytestconfig):
+    seed = int(pytestconfig.getoption("hypothesis_seed")) * 10 + number
     report = try_seed(spark, seed, VIEWS, steps=6, shrink_seconds=60, what=what)
     assert report is None, report

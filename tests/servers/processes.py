@@ -46,6 +46,8 @@ def java(*arguments: str) -> list[str]:
 
 def spawn(command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Starts a process in a session of its own, so that Ctrl-C in the terminal is not for it."""
+    if os.environ.get("TIDEGATE_TEST_TIER") == "unit":
+        raise RuntimeError("unit tests start no server: mark this one with pytest.mark.server")
     variables = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"} | dict(environment or {})
     with log.open("ab") as file:
         return subprocess.Popen(
