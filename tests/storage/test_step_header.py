@@ -18,7 +18,7 @@ HEADER = StepHeader(
     entry=4,
     rows_in={"s": 10},
     watermarks={"s.ts": "2024-01-01 00:00:00"},
-    frontiers={"seen": {"s.ts": 5}},
+    progress={"seen": {"s.ts": 5}},
     errors=(RejectedRow("s", "NULL_TIME", "ts is NULL", "{}"),),
     late=(LATE, replace(LATE, view=None)),
     late_files=(LateFile("blob", 300_000, "s", ("v", "w"), "ts", None), LateFile("other", 5, "s", (), "ts", None)),

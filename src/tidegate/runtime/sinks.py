@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +25,8 @@ from tidegate.runtime.sink_definitions import build, patterns_of
 from tidegate.runtime.subscription import inserted, visible
 from tidegate.storage.folder import Folder
 from tidegate.storage.step_log import StepLog
+
+_log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 GRACE_SECONDS = 3.0
@@ -247,7 +249,7 @@ class Sinks:
         else:
             if self.failures.pop(name, None) is not None:
                 running.pause = running.due = 0.0
-                print(f"sink {name} goes on after step {running.done}", file=sys.stderr)
+                _log.warning("sink %s goes on after step %d", name, running.done)
 
     def _put_off(self, name: str, running: Running, reason: str, error: Exception) -> None:
         """Schedules the next attempt: after the pause that the sink asks for, or with exponential backoff."""
@@ -256,7 +258,7 @@ class Sinks:
         running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE) if known is None else known
         running.due = self._now() + running.pause
         if name not in self.failures:
-            print(f"sink {name} stopped, and will be tried again: {reason}", file=sys.stderr)
+            _log.warning("sink %s stopped, and will be tried again: %s", name, reason)
         self.failures[name] = reason
 
     def _set_alarm(self) -> None:

@@ -21,8 +21,8 @@ from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.compat import batch_of_task
 from tidegate.spark.exchange import Exchange
+from tidegate.spark.late_rows import late_block
 from tidegate.spark.pack import kernel_of, output_block
-from tidegate.spark.refuse import late_block
 
 
 @dataclass(frozen=True)

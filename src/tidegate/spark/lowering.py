@@ -38,10 +38,10 @@ from tidegate.spark.clock import ClockSource
 from tidegate.spark.direct import Reading, read_and_pack
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.expressions import inside, literal, quoted
+from tidegate.spark.late_rows import Watch
 from tidegate.spark.level import Direct, LevelOp, LevelRunner
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
 from tidegate.spark.processor import Level
-from tidegate.spark.refuse import Watch
 from tidegate.spark.types import struct_type
 
 ADDRESS = [

@@ -24,7 +24,7 @@ from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange, written
-from tidegate.spark.refuse import Stats, Watch, admitted, guarded, judges_by_state
+from tidegate.spark.late_rows import Stats, Watch, admit, classifies_by_state, drop_late
 from tidegate.spark.xxhash64 import hashes as hash_columns
 
 NEVER = Clock(0, 0)
@@ -106,13 +106,13 @@ def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBat
         for target in config.targets:
             rows = _rows(frame, target)
             if target.guards:
-                rows = guarded(rows, target.guards, NEVER if target.accepted else clock)
+                rows = drop_late(rows, target.guards, NEVER if target.accepted else clock)
             if target.refusal is not None and target.accepted:
-                whole = judges_by_state(_kernel(target))
+                whole = classifies_by_state(_kernel(target))
                 rows = rows if whole else rows.drop(list(target.refusal.carried), strict=False)
             elif target.refusal is not None and rows.height:
                 spec = _kernel(target)
-                rows, refused = admitted(kernel_of(spec), spec, target.port, rows, target.refusal, clock)
+                rows, refused = admit(kernel_of(spec), spec, target.port, rows, target.refusal, clock)
                 if refused:
                     yield blocks.to_batch(refused)
             if rows.is_empty():

@@ -19,16 +19,16 @@ from tidegate.spark import compat
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.failures import all_reachable, failure_error, is_away
-from tidegate.spark.frontiers import Frontiers
 from tidegate.spark.generation import FEED_START, Generation, Generations, Wanted, feed_offset
 from tidegate.spark.inputs import InputFrames
 from tidegate.spark.late_tables import LateTables
-from tidegate.spark.line_keeper import LineKeeper
 from tidegate.spark.lowering import Lowering
 from tidegate.spark.processing_clock import ProcessingClock
 from tidegate.spark.recorder import Late, Recorder, StopRequested
 from tidegate.spark.succession import Succession
-from tidegate.spark.waker import Waker
+from tidegate.spark.timer import ClockTimer
+from tidegate.spark.watermark_tracker import WatermarkTracker
+from tidegate.spark.watermarks import InputProgress
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
@@ -68,7 +68,7 @@ class Pipeline:
         self._launched: tuple[Generation, Wanted, int | None] | None = None
         self._starts = 0
         self._waiting, self._next_attempt = False, 0.0
-        self._waker: Waker | None = None
+        self._timer: ClockTimer | None = None
         spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
     @property
@@ -161,8 +161,8 @@ class Pipeline:
         self._waiting = False
         if query is None or recorder is None:
             return
-        if self._waker is not None:
-            self._waker.stop()
+        if self._timer is not None:
+            self._timer.stop()
         if query.isActive:
             self._settle_between_steps(query, recorder)
             query.stop()
@@ -233,19 +233,19 @@ class Pipeline:
         )
         self._recorder, self._running, self._launched = recorder, wanted, (generation, wanted, last_batch)
         if self._wall and last_batch is None:
-            self._waker = Waker(self._next_timer, self.clock.tick)
+            self._timer = ClockTimer(self._next_timer, self.clock.tick)
 
-    def _track(self, generation: Generation, wanted: Wanted) -> LineKeeper:
+    def _track(self, generation: Generation, wanted: Wanted) -> WatermarkTracker:
         """Restore the watermarks as the last step left them, and put what follows from them on the clock."""
-        known = self._log.header(self._log.last()).frontiers
+        known = self._log.header(self._log.last()).progress
         now = time.time_ns() // 1000 if self._wall else self.clock.read()["time"]
-        frontiers = (Frontiers() if known is None else Frontiers.from_json(known)).begun(wanted.idle, now)
+        progress = (InputProgress() if known is None else InputProgress.from_json(known)).begun(wanted.idle, now)
         partitioned = {name: each for name, each in wanted.sources.items() if isinstance(each, Partitioned)}
         sharded = {name: each.partition_idle_us for name, each in partitioned.items()}
-        tracker = LineKeeper(self._spark, generation.circuit, frontiers, wanted.idle, sharded)
+        tracker = WatermarkTracker(self._spark, generation.circuit, progress, wanted.idle, sharded)
         with self.clock.lock:
             self.clock.tracker = tracker
-            if self.clock.read().get("ended") and not frontiers.ending:
+            if self.clock.read().get("ended") and not progress.ending:
                 tracker.end()
             tracker.move(self.clock.read().get("lines", {}), now)
             self.clock.publish()
@@ -264,8 +264,8 @@ class Pipeline:
         self._late_tables.insert(self._launched[0].circuit, step, late)
         self.clock.publish()
         self._on_step(step)
-        if self._waker is not None:
-            self._waker.look()
+        if self._timer is not None:
+            self._timer.reschedule()
 
     def _failed(self, failure: StreamingQueryException, last: bool) -> None:
         """Ignore the end of a query that was asked to stop; start one again whose Python worker did not come up in

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.core.files import write_atomically
-from tidegate.spark.line_keeper import LineKeeper
+from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
 
@@ -20,7 +20,7 @@ class ProcessingClock:
     def __init__(self, path: Path, inserts: InsertLog, log: StepLog, wall: bool) -> None:
         self._path, self._inserts, self._log, self._wall = path, inserts, log, wall
         self.lock = threading.RLock()
-        self.tracker: LineKeeper | None = None
+        self.tracker: WatermarkTracker | None = None
 
     def tick(self) -> None:
         """Move the clock: the next micro-batch reaches every op that waits for time."""
@@ -48,7 +48,7 @@ class ProcessingClock:
             now = time.time_ns() // 1000 if self._wall else clock.get("next", clock["time"])
             unread = self._unread()
         if self.tracker is not None:
-            if clock.get("ended") and not self.tracker.frontiers.ending:
+            if clock.get("ended") and not self.tracker.progress.ending:
                 self.tracker.end()
             lines = self.tracker.move(lines, now, unread)
         kept = {name: value for name, value in clock.items() if name != "next"}

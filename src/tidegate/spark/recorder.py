@@ -22,9 +22,9 @@ from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.compat import NO_OFFSET
 from tidegate.spark.exchange import Exchange, written
-from tidegate.spark.frontiers import larger
 from tidegate.spark.generation import Generation
-from tidegate.spark.line_keeper import LineKeeper
+from tidegate.spark.watermark_tracker import WatermarkTracker
+from tidegate.spark.watermarks import larger
 from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -49,7 +49,7 @@ class Recorder:
         spill: Path,
         exchange: Exchange,
         clock: ClockSource,
-        keeper: LineKeeper,
+        tracker: WatermarkTracker,
         offsets: Callable[[int], list[str]],
         after_step: Callable[[int, Late], None],
     ) -> None:
@@ -61,7 +61,7 @@ class Recorder:
         self._ops = {op.id for op in generation.wanted.circuit.ops}
         self._sources, self._offsets = generation.wanted.sources, offsets
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
-        self._clock, self._keeper, self._exchange = clock, keeper, exchange
+        self._clock, self._tracker, self._exchange = clock, tracker, exchange
         self.last_batch: int | None = None
         self.batch = -1
         self.state: dict[str, dict[str, list[int]]] = {}
@@ -82,8 +82,8 @@ class Recorder:
 
     def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
-        self._keeper.after(stats, clock, self._shards(step - self._base - 1))
-        self._keeper.move(clock.watermarks, clock.time_us, unread=self._clock.wall)
+        self._tracker.after(stats, clock, self._shards(step - self._base - 1))
+        self._tracker.move(clock.watermarks, clock.time_us, unread=self._clock.wall)
         rejected = [RejectedRow(*error) for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
         changes: dict[str, pa.Table] = {}
         files: list[ChangeFile] = []
@@ -113,8 +113,8 @@ class Recorder:
             groups={op: count for op, count in groups.items() if count},
             dropped={op: count for op, count in dropped.items() if count},
             loaded=self._loaded(step),
-            watermarks=self._keeper.shown(),
-            frontiers=self._keeper.frontiers.to_json(),
+            watermarks=self._tracker.shown(),
+            progress=self._tracker.progress.to_json(),
             errors=tuple(rejected),
             late=tuple(row for drop, rows in few for row in late_rows(rows, *self._dropped_by(drop))),
             late_files=tuple(self._late_file(drop, rows) for drop, rows in many),
@@ -144,7 +144,7 @@ class Recorder:
 
     def _dropped_by(self, drop: dict[str, Any]) -> tuple[str, tuple[str, ...], str, str | None]:
         """The relation of late rows, the views that dropped them, the time column, and its watermark as text."""
-        watermark = self._keeper.text(drop["line"], drop["waterline"])
+        watermark = self._tracker.text(drop["line"], drop["waterline"])
         return drop["relation"], tuple(drop["views"]), drop["column"], watermark
 
     def _late_file(self, drop: dict[str, Any], rows: pl.DataFrame) -> LateFile:

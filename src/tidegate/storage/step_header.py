@@ -81,7 +81,7 @@ class StepHeader:
 
     `started` is in seconds since 1970, `time_us` the processing time. `groups` and `dropped` are totals by op after the
     step; `entry` is the first entry of the insert log that it did not read; `loaded` the step in which each connector's
-    relation was first read to its end; `frontiers` the state of the watermark tracker (None: there is none yet);
+    relation was first read to its end; `progress` the state of the watermark tracker (None: there is none yet);
     `changes` and `files` are the changes of each relation, in the step's file and in files of workers.
     """
 
@@ -97,7 +97,7 @@ class StepHeader:
     dropped: Mapping[str, int] = field(default_factory=dict)
     loaded: Mapping[str, int] = field(default_factory=dict)
     watermarks: Mapping[str, str] = field(default_factory=dict)
-    frontiers: Mapping[str, Any] | None = None
+    progress: Mapping[str, Any] | None = None
     errors: tuple[RejectedRow, ...] = ()
     late: tuple[LateRow, ...] = ()
     late_files: tuple[LateFile, ...] = ()

@@ -1,4 +1,4 @@
-"""Frontiers and waterlines on the driver: what the rows of a step move, and what every line is afterwards."""
+"""InputProgress and waterlines on the driver: what the rows of a step move, and what every line is afterwards."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, WatermarkV
 
 
 @dataclass(frozen=True)
-class Frontiers:
-    """What has been seen so far, by name: the largest values, the values that feeders set, when the last row of a
-    relation came and when it began to be read (processing time). `shards`: of relations whose source has partitions,
-    for each of them its largest value and when its last row came. `ending`: no more rows will come, and those held
-    back come now; `ended`: no row at all will come."""
+class InputProgress:
+    """How far the inputs are, by name: the largest values seen, the values set by ADVANCE, the processing time of a
+    relation's last row, and since when it is read. `shards`: for each partition of a partitioned source its largest
+    value and the time of its last row. `ending`: no more rows will come, and held-back rows are released; `ended`: no
+    row at all will come."""
 
     seen: Mapping[str, WatermarkValue] = field(default_factory=dict)
     advanced: Mapping[str, WatermarkValue] = field(default_factory=dict)
@@ -54,8 +54,8 @@ class Frontiers:
         advanced: Mapping[str, WatermarkValue],
         relations: Sequence[str],
         time_us: int,
-    ) -> Frontiers:
-        """With what a step has brought."""
+    ) -> InputProgress:
+        """Return the progress after a step."""
         return replace(
             self,
             seen=_largest(self.seen, seen),
@@ -63,22 +63,22 @@ class Frontiers:
             rows={**self.rows, **dict.fromkeys(relations, time_us)},
         )
 
-    def begun(self, relations: Iterable[str], time_us: int) -> Frontiers:
-        """With relations that are read from now on, if they were not before."""
+    def begun(self, relations: Iterable[str], time_us: int) -> InputProgress:
+        """Return the progress with further relations that are read from now on."""
         return replace(self, since={**dict.fromkeys(relations, time_us), **self.since})
 
     def with_shards(
         self, name: str, known: Iterable[str], came: Mapping[str, WatermarkValue], time_us: int
-    ) -> Frontiers:
-        """With the partitions that there are, and what a step has brought on some of them."""
+    ) -> InputProgress:
+        """Return the progress with the known partitions of a source, and the values that a step brought on some."""
         before = self.shards.get(name, {})
         found = {shard: before.get(shard, (None, time_us)) for shard in {**before, **dict.fromkeys(known), **came}}
         found |= {shard: (larger(found[shard][0], value), time_us) for shard, value in came.items()}
         return replace(self, shards={**self.shards, name: found})
 
     def known(self, name: str, time_us: int, quiet: int) -> WatermarkValue:
-        """The largest value seen. With partitions: the smallest of theirs, for what comes next on the slowest is not
-        late; a partition on which nothing has come for `quiet` microseconds holds up nobody."""
+        """Return the largest value seen; of a partitioned source the smallest of its partitions, since the next row of
+        the slowest is not late. A partition without rows for `quiet` microseconds is idle and holds nothing back."""
         shards = self.shards.get(name)
         if not shards:
             return self.seen.get(name)
@@ -99,12 +99,12 @@ class Frontiers:
         }
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Frontiers:
-        return Frontiers(**document)
+    def from_json(document: Mapping[str, Any]) -> InputProgress:
+        return InputProgress(**document)
 
 
 def larger(left: WatermarkValue, right: WatermarkValue) -> WatermarkValue:
-    """The larger of two values of one line; None is below all."""
+    """Return the larger of two values of one watermark; None is below all."""
     if left is None or right is None:
         return right if left is None else left
     if INFINITE in (left, right):
@@ -122,21 +122,21 @@ def _largest(old: Mapping[str, WatermarkValue], new: Mapping[str, WatermarkValue
 
 def values(
     lines: Sequence[Watermark],
-    frontiers: Frontiers,
+    progress: InputProgress,
     before: Mapping[str, WatermarkValue],
     time_us: int,
     idle: Mapping[str, int],
     quiet: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[str, WatermarkValue]:
-    """What every line is now, by name; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds,
-    `quiet`: how long a partition may be without rows, by the name of what is seen on it."""
+    """Evaluate all watermarks; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds; `quiet`:
+    the idle timeout of partitions, by the name of the observed column."""
     found: dict[Watermark, WatermarkValue] = {}
     waiting = list(walk(lines))
     while waiting:
         ready = [line for line in waiting if all(part in found for part in line.parts)]
         waiting = [line for line in waiting if line not in ready]
-        found.update(_round(ready, found, frontiers, time_us, idle, quiet, evaluate))
+        found.update(_round(ready, found, progress, time_us, idle, quiet, evaluate))
         for line in ready:
             found[line] = larger(before.get(line.name), found[line])
     return {line.name: value for line, value in found.items()}
@@ -145,21 +145,21 @@ def values(
 def _round(
     ready: Sequence[Watermark],
     found: Mapping[Watermark, WatermarkValue],
-    frontiers: Frontiers,
+    progress: InputProgress,
     time_us: int,
     idle: Mapping[str, int],
     quiet: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[Watermark, WatermarkValue]:
-    """Lines whose parts are known. What needs Spark is asked for all at once."""
+    """Evaluate watermarks whose parts are known. What needs Spark is evaluated in one query."""
     result: dict[Watermark, WatermarkValue] = {}
     asked: list[tuple[Watermark, tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]]] = []
     for line in ready:
         match line:
             case DeclaredWatermark():
                 name = _seen_name(line)
-                known = frontiers.known(name, time_us, quiet.get(name, 0))
-                finished = frontiers.ended or (frontiers.ending and line.note == "hold_back")
+                known = progress.known(name, time_us, quiet.get(name, 0))
+                finished = progress.ended or (progress.ending and line.note == "hold_back")
                 if finished or known is None or line.delay is None:
                     result[line] = INFINITE if finished else known
                 elif (quick := _minus(line, known)) is not None:
@@ -167,7 +167,7 @@ def _round(
                 else:
                     asked.append((line, (f"`x` - ({line.delay})", line.type, {"x": (line.type, known)})))
             case Extreme():
-                result[line] = _extreme(line, found, frontiers, time_us, idle)
+                result[line] = _extreme(line, found, progress, time_us, idle)
             case WindowEdge():
                 result[line] = _opened(line, found[line.watermark])
             case Expression():
@@ -183,7 +183,7 @@ def _round(
         result[line] = value
     for line in ready:
         if isinstance(line, DeclaredWatermark):
-            result[line] = _moved(line, result[line], frontiers, time_us, idle)
+            result[line] = _moved(line, result[line], progress, time_us, idle)
     return result
 
 
@@ -192,7 +192,7 @@ def _seen_name(line: DeclaredWatermark) -> str:
 
 
 def _minus(line: DeclaredWatermark, value: WatermarkValue) -> WatermarkValue:
-    """The value less the delay, where that is plain arithmetic; None if Spark has to say."""
+    """Subtract the delay where that is plain arithmetic; None if Spark has to evaluate it."""
     assert line.delay is not None
     if not isinstance(value, int):
         return None
@@ -206,33 +206,33 @@ def _minus(line: DeclaredWatermark, value: WatermarkValue) -> WatermarkValue:
 
 @cache
 def plain_micros(sql: str) -> int | None:
-    """A length of time in microseconds, None if it depends on the calendar or is no such thing."""
+    """Return an interval in microseconds; None if it depends on the calendar or is not an interval."""
     found = length(parse_one(f"SELECT {sql}", read=Tidegate).expressions[0])
     return None if found is None or found.months else found.micros
 
 
 def _moved(
-    line: DeclaredWatermark, value: WatermarkValue, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]
+    line: DeclaredWatermark, value: WatermarkValue, progress: InputProgress, time_us: int, idle: Mapping[str, int]
 ) -> WatermarkValue:
-    """With what a feeder has set, what idle time adds, and held back by its lag."""
+    """Apply ADVANCE, idle time and the lag."""
     if value == INFINITE:
         return value
     if line.relation == BUS and line.note == "watermark":
-        value = _of_events(value, frontiers, time_us, idle.get(BUS))
+        value = _of_events(value, progress, time_us, idle.get(BUS))
     elif line.note != "hold_back":
-        value = larger(value, frontiers.advanced.get(observed_name(line.relation, line.column)))
+        value = larger(value, progress.advanced.get(observed_name(line.relation, line.column)))
         quiet = idle.get(line.relation)
-        last = frontiers.rows.get(line.relation)
+        last = progress.rows.get(line.relation)
         if quiet is not None and last is not None and isinstance(value, int) and line.type in TIMESTAMPS:
             passed = time_us - last
             value = value + passed if passed >= quiet else value
     return value - line.lag if isinstance(value, int) and line.lag else value
 
 
-def _of_events(value: WatermarkValue, frontiers: Frontiers, time_us: int, quiet: int | None) -> WatermarkValue:
-    """Events are stamped by the clock: their frontier is never ahead of it, and is the clock when none come."""
-    value = larger(value, frontiers.advanced.get(observed_name(BUS, TIME)))
-    last = frontiers.rows.get(BUS, frontiers.since.get(BUS, time_us))
+def _of_events(value: WatermarkValue, progress: InputProgress, time_us: int, quiet: int | None) -> WatermarkValue:
+    """Events are stamped by the clock: their watermark is never ahead of it, and is the clock while the bus is idle."""
+    value = larger(value, progress.advanced.get(observed_name(BUS, TIME)))
+    last = progress.rows.get(BUS, progress.since.get(BUS, time_us))
     if quiet is not None and time_us - last >= quiet:
         return time_us
     return min(value, time_us) if isinstance(value, int) else value
@@ -241,11 +241,11 @@ def _of_events(value: WatermarkValue, frontiers: Frontiers, time_us: int, quiet:
 def _extreme(
     line: Extreme,
     found: Mapping[Watermark, WatermarkValue],
-    frontiers: Frontiers,
+    progress: InputProgress,
     time_us: int,
     idle: Mapping[str, int],
 ) -> WatermarkValue:
-    bounds = [found[part] for part in line.watermarks if not _silent(part, frontiers, time_us, idle)]
+    bounds = [found[part] for part in line.watermarks if not _silent(part, progress, time_us, idle)]
     if line.which == "max":
         result: WatermarkValue = None
         for value in bounds:
@@ -260,12 +260,12 @@ def _extreme(
     return result
 
 
-def _silent(line: Watermark, frontiers: Frontiers, time_us: int, idle: Mapping[str, int]) -> bool:
-    """Whether it waits for an input that has never had a row and is past its `idle_timeout`: that holds up nobody."""
+def _silent(line: Watermark, progress: InputProgress, time_us: int, idle: Mapping[str, int]) -> bool:
+    """True if it waits for an input that never had a row and is past its `idle_timeout`: that holds nothing back."""
     return bool(line.declarations) and all(
         each.relation in idle
-        and each.relation not in frontiers.rows
-        and time_us - frontiers.since.get(each.relation, time_us) >= idle[each.relation]
+        and each.relation not in progress.rows
+        and time_us - progress.since.get(each.relation, time_us) >= idle[each.relation]
         for each in line.declarations
     )
 

@@ -1,4 +1,4 @@
-"""Wakes a pipeline at the next moment of the wall clock that matters to it, and never otherwise."""
+"""A timer of the wall clock: ticks a pipeline when something is due, and never otherwise."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable
 
 
-class Waker:
-    """Calls `wake` when the moment that `due` gives (microseconds, None: never) is reached."""
+class ClockTimer:
+    """Calls `wake` when the time that `due` returns (microseconds, None: never) is reached."""
 
     def __init__(self, due: Callable[[], int | None], wake: Callable[[], None]) -> None:
         self._due, self._wake = due, wake
         self._changed = threading.Condition()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, daemon=True, name="tidegate-waker")
+        self._thread = threading.Thread(target=self._run, daemon=True, name="tidegate-timer")
         self._thread.start()
 
-    def look(self) -> None:
-        """The moment may be another now."""
+    def reschedule(self) -> None:
+        """Ask for the next due time again."""
         with self._changed:
             self._changed.notify()
 

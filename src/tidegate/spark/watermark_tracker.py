@@ -1,4 +1,4 @@
-"""Keeps the waterlines of a pipeline: what a step's rows do to them, and what the clock says next."""
+"""Tracks the watermarks of a pipeline: how a step's rows move them, and what the clock carries next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.circuit.model import Circuit, Op
 from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, KernelSpec, WindowAggregateSpec
 from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 from tidegate.kernels.windows import opened
-from tidegate.spark.frontiers import Frontiers, values
+from tidegate.spark.watermarks import InputProgress, values
 from tidegate.sql import Tidegate, render
 from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, observed_name, walk
 
@@ -24,30 +24,30 @@ FOREVER = "infinity"
 LOOK_AGAIN, SOON = 1_000_000, 10_000
 
 
-class LineKeeper:
-    """The frontiers of one pipeline. `idle` are the relations with an `idle_timeout`, in microseconds; `sharded` those
+class WatermarkTracker:
+    """The watermarks of one pipeline. `idle` are the relations with an `idle_timeout`, in microseconds; `sharded` those
     whose source has partitions, with how long one may be without rows."""
 
     def __init__(
         self,
         spark: SparkSession,
         circuit: Circuit,
-        frontiers: Frontiers,
+        progress: InputProgress,
         idle: Mapping[str, int],
         sharded: Mapping[str, int] | None = None,
     ) -> None:
         self._spark, self._circuit, self._idle = spark, circuit, idle
-        self.frontiers = frontiers
+        self.progress = progress
         self._watching = {relation: watching(circuit, relation) for relation in sharded or {}}
         self._quiet = {name: (sharded or {})[relation] for relation, seen in self._watching.items() for name in seen}
         self.lines: dict[str, WatermarkValue] = {}
         self._types = {line.name: line.type for line in walk(circuit.watermarks)}
 
     def after(self, stats: Mapping[str, Any], clock: Clock, shards: Mapping[str, Sequence[str]]) -> None:
-        """Takes in what a step has brought. `shards`: the partitions of each source that has some."""
+        """Update the progress after a step. `shards`: the partitions of each partitioned source."""
         advanced: dict[str, WatermarkValue] = {}
         for given in stats["advanced"]:
-            advanced |= Frontiers().after({}, {**advanced, **given}, (), 0).advanced
+            advanced |= InputProgress().after({}, {**advanced, **given}, (), 0).advanced
         held = {
             line.name: advanced[f"{line.relation}.{line.column}"]
             for line in self._held()
@@ -57,23 +57,23 @@ class LineKeeper:
         came += [
             line.relation for line in self._stamped() if observed_name(line.relation, line.column) in stats["seen"]
         ]
-        seen = Frontiers().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
-        self.frontiers = self.frontiers.after(seen, advanced, came, clock.time_us)
+        seen = InputProgress().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
+        self.progress = self.progress.after(seen, advanced, came, clock.time_us)
         for relation, known in shards.items():
             for name in self._watching.get(relation, ()):
                 brought = stats["shards"].get(name, {})
-                self.frontiers = self.frontiers.with_shards(name, known, brought, clock.time_us)
-        if self.frontiers.ending and all(clock.watermarks.get(line.name) == INFINITE for line in self._held()):
-            self.frontiers = replace(self.frontiers, ended=True)
+                self.progress = self.progress.with_shards(name, known, brought, clock.time_us)
+        if self.progress.ending and all(clock.watermarks.get(line.name) == INFINITE for line in self._held()):
+            self.progress = replace(self.progress, ended=True)
 
     def end(self) -> None:
-        """No more rows will come. What is held back comes first, and only then is everything over."""
-        self.frontiers = replace(self.frontiers, ending=True, ended=not self._held())
+        """End all inputs. Held-back rows are released first; only then do all watermarks go to infinity."""
+        self.progress = replace(self.progress, ending=True, ended=not self._held())
 
     def _stamped(self) -> list[DeclaredWatermark]:
-        """The frontiers of events: only those that count for them are a sign of life."""
-        frontiers = [line for line in walk(self._circuit.watermarks) if isinstance(line, DeclaredWatermark)]
-        return [line for line in frontiers if _of_events(line.relation)]
+        """The watermarks of events: only events that move them show that the bus is not idle."""
+        declared = [line for line in walk(self._circuit.watermarks) if isinstance(line, DeclaredWatermark)]
+        return [line for line in declared if _of_events(line.relation)]
 
     def _held(self) -> list[DeclaredWatermark]:
         return [
@@ -85,17 +85,17 @@ class LineKeeper:
     def move(
         self, before: Mapping[str, WatermarkValue], time_us: int, unread: bool = False
     ) -> dict[str, WatermarkValue]:
-        """What every line is at a time of the processing clock; none goes back. `unread`: there may be events that no
-        step has had yet, so neither the bus nor a view over it is idle."""
+        """Evaluate all watermarks at a processing time; none goes back. `unread`: events may exist that no step has
+        read yet, so neither the bus nor a view over it is idle."""
         if self._circuit.watermarks:
             idle = {name: timeout for name, timeout in self._idle.items() if not (unread and _of_events(name))}
             self.lines = values(
-                self._circuit.watermarks, self.frontiers, before, time_us, idle, self._quiet, self._evaluate
+                self._circuit.watermarks, self.progress, before, time_us, idle, self._quiet, self._evaluate
             )
         return self.lines
 
     def shown(self) -> dict[str, str]:
-        """The waterlines that users can ask for, as text."""
+        """The published watermarks as text, by relation and column."""
         found = {}
         for watched in self._circuit.published:
             text = self.text(watched.watermark, self.lines.get(watched.watermark))
@@ -104,7 +104,7 @@ class LineKeeper:
         return found
 
     def text(self, line: str, value: WatermarkValue) -> str | None:
-        """A line's value as users write it."""
+        """Render the value of a watermark as users write it."""
         if value is None or value == INFINITE:
             return None if value is None else FOREVER
         return value_text(value, self._types.get(line, "bigint"))
@@ -116,15 +116,15 @@ class LineKeeper:
         moments = []
         waiting = self._waits(time_us, sizes)
         for relation, timeout in self._idle.items() if waiting is not None else ():
-            due = self.frontiers.rows.get(relation, self.frontiers.since[relation]) + timeout
+            due = self.progress.rows.get(relation, self.progress.since[relation]) + timeout
             moments.append(due if due > time_us else waiting or due)
         for name, quiet in self._quiet.items():
-            falls_asleep = [came + quiet for _, came in self.frontiers.shards.get(name, {}).values()]
+            falls_asleep = [came + quiet for _, came in self.progress.shards.get(name, {}).values()]
             moments += [moment for moment in falls_asleep if moment > time_us]
         return min(moments, default=None)
 
     def _waits(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
-        """When an op has something to do if the frontiers go with the clock from now on; None if none has."""
+        """When an op has something to do if watermarks follow the clock from now on; None if none has."""
         kept = [op for op in self._circuit.ops if _by_lines(op) and _keeps_rows(sizes.get(op.id))]
         moments = [time_us + _until_an_end(op.kernel, self.lines) for op in kept]
         return min(moments, default=None)
@@ -137,12 +137,12 @@ class LineKeeper:
 
 
 def _of_events(relation: str) -> bool:
-    """Whether it is the bus, or the events that a view counts."""
+    """True for the event bus and for the events of a view over it."""
     return relation == BUS or relation.endswith(OF_VIEW)
 
 
 def _by_lines(op: Op) -> bool:
-    """Whether an op does something when a line moves. A global aggregate hears of the clock, but does not go by it."""
+    """True if an op reacts to watermarks. A global aggregate gets ticks but does not depend on them."""
     return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.evict_before)
 
 
@@ -151,7 +151,7 @@ def _keeps_rows(sizes: Mapping[str, Sequence[int]] | None) -> bool:
 
 
 def _until_an_end(kernel: KernelSpec, lines: Mapping[str, WatermarkValue]) -> int:
-    """How far a line is from the next end of a window; a second where that cannot be told."""
+    """Microseconds until a watermark reaches the next window end; a second where that is unknown."""
     if isinstance(kernel, GatedAggregateSpec):
         waits, kernel = kernel.gate.every is None, kernel.inner
     else:

@@ -1,4 +1,4 @@
-"""Before rows are packed: late ones are taken out and go on record, and the largest times are noted."""
+"""Rows at the ingress of relations and ops: late ones are recorded and dropped, the largest times are observed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tidegate.spark.blocks import Block
 
 @dataclass
 class Stats:
-    """What a task tells the driver: rows that came, and the largest values of columns that move frontiers, of those
-    whose source has partitions for each of them."""
+    """What a task reports to the driver: rows read, and the largest values of columns that move watermarks, per
+    partition where the source has partitions."""
 
     rows_in: dict[str, int] = field(default_factory=dict)
     seen: dict[str, WatermarkValue] = field(default_factory=dict)
@@ -38,14 +38,14 @@ class Stats:
         return {"rows_in": self.rows_in, "seen": self.seen, "shards": self.shards, "events": self.events}
 
     def note(self, name: str, shard: str | None, value: WatermarkValue) -> None:
-        """A value that was seen."""
+        """Record an observed value."""
         seen = self.seen if shard is None else self.shards.setdefault(name, {})
         seen[shard or name] = _larger(seen.get(shard or name), value)
 
 
 @dataclass(frozen=True)
 class Watch:
-    """A door as a worker knows it."""
+    """An ingress check as workers run it."""
 
     relation: str
     columns: tuple[str, ...]
@@ -60,13 +60,13 @@ class Watch:
         return Watch(door.relation, columns, door.tests, door.observed, door.checks, door.row)
 
     def renamed(self, number: int, column: str) -> Watch:
-        """With a column it looks at under another name."""
+        """Return the check with one observed column renamed."""
         found = list(self.seen)
         found[number] = replace(found[number], column=column)
         return replace(self, seen=tuple(found))
 
     def look(self, rows: pl.DataFrame, clock: Clock, stats: Stats) -> list[Block]:
-        """Notes the largest values of the rows that are not late; gives the late ones, and what is wrong with rows."""
+        """Observe the largest values of rows that are not late; return blocks of late rows and of row errors."""
         found, accepted = [], rows
         if self.relation.endswith(OF_VIEW) and rows.height:
             view = self.relation.removesuffix(OF_VIEW)
@@ -110,18 +110,18 @@ def _by_shard(rows: pl.DataFrame) -> Iterable[tuple[str | None, pl.DataFrame]]:
     return [(str(shard), part) for (shard,), part in parts.items()]
 
 
-def guarded(rows: pl.DataFrame, tests: Sequence[WatermarkTest], clock: Clock) -> pl.DataFrame:
-    """The rows that no test finds late, without the columns that were only there to be tested."""
+def drop_late(rows: pl.DataFrame, tests: Sequence[WatermarkTest], clock: Clock) -> pl.DataFrame:
+    """Drop late rows, and the columns that only the tests needed."""
     for test in tests:
         late = passes(test, rows, clock.watermarks)
         rows = rows.filter(~late) if late.any() else rows
     return rows.drop([test.column for test in tests])
 
 
-def admitted(
+def admit(
     kernel: Kernel, spec: KernelSpec, port: int, rows: pl.DataFrame, refusal: RejectedRows, clock: Clock
 ) -> tuple[pl.DataFrame, list[Block]]:
-    """The rows that an op takes, and the record of those it refuses."""
+    """Split rows into those that an op accepts, and records of those it rejects."""
     found: list[Block] = []
     verdict = kernel.classify(port, rows, clock)
     if verdict is not None and (verdict != 0).any():
@@ -131,21 +131,21 @@ def admitted(
         if timeless.height:
             found.append(_timeless(timeless, refusal))
         rows = rows.filter(verdict == 0)
-    return rows if judges_by_state(spec) else rows.drop(list(refusal.carried)), found
+    return rows if classifies_by_state(spec) else rows.drop(list(refusal.carried)), found
 
 
-def judges_by_state(spec: KernelSpec) -> bool:
-    """Whether a kernel finds out by its state which rows are late, so that they have to be whole until then."""
+def classifies_by_state(spec: KernelSpec) -> bool:
+    """True if a kernel needs its state to tell which rows are late, so that rows stay whole until then."""
     match spec:
         case GatedAggregateSpec(inner=inner):
-            return judges_by_state(inner)
+            return classifies_by_state(inner)
         case WindowAggregateSpec(window=window):
             return window.kind == "session"
     return False
 
 
 def late_block(rows: pl.DataFrame, refusal: RejectedRows, waterline: WatermarkValue) -> Block:
-    """Late rows with what the record says of them."""
+    """A block of late rows with the fields of their record."""
     said = {
         "relation": refusal.relation,
         "views": refusal.views,
@@ -173,7 +173,7 @@ def row_text(row: dict[str, Any], columns: Sequence[tuple[str, str]]) -> str:
 
 
 def largest(column: pl.Series, limit: int | None) -> WatermarkValue:
-    """The largest value as it is stored, None if there is none. What is beyond the limit does not count."""
+    """Return the largest value as it is stored, None if there is none. Values beyond the limit do not count."""
     if column.dtype.is_decimal():
         value = column.max()
         return None if value is None else str(value)
@@ -187,11 +187,11 @@ def largest(column: pl.Series, limit: int | None) -> WatermarkValue:
 
 
 def _latest(seen: ObservedColumn, clock: Clock) -> int | None:
-    """`max_ahead`: how far ahead of the processing clock a time may be to count."""
+    """The limit that `max_ahead` puts on a time, relative to the processing clock."""
     return None if seen.max_ahead is None else clock.time_us + seen.max_ahead
 
 
 def _larger(left: WatermarkValue, right: WatermarkValue) -> WatermarkValue:
-    from tidegate.spark.frontiers import larger
+    from tidegate.spark.watermarks import larger
 
     return larger(left, right)
