@@ -13,6 +13,7 @@ from tidegate.bind.grouping import Grouped, Windows, group
 from tidegate.bind.raised_windows import raised
 from tidegate.bind.ranking import Columns
 from tidegate.bind.temporal import Where
+from tidegate.ir.windows import WINDOW_KINDS
 from tidegate.plan import Node, Scalar, Window
 
 
@@ -88,7 +89,7 @@ def _by_window(window: Window, keys: Sequence[exp.Expr]) -> bool:
     """Whether each group is one window (and more): an edge that tells windows apart is a key, and no key is made of
     edges and other columns."""
     named = {key.unnest().name for key in keys if isinstance(key.unnest(), exp.Column)} & _edges(window)
-    told_apart = window.window.end in named if window.window.kind == "cumulate" else bool(named)
+    told_apart = window.window.end in named if WINDOW_KINDS[window.window.kind].shared_start else bool(named)
     used = [Scalar(key).columns for key in keys]
     return told_apart and all(not columns & _edges(window) or columns <= named for columns in used)
 

@@ -18,6 +18,23 @@ class WatermarkTest:
 
 
 @dataclass(frozen=True)
+class WindowKind:
+    """Properties of a kind of window. `overlapping`: a row can be in several windows. `shared_start`: several windows
+    start at the same time, so that only the end identifies one."""
+
+    overlapping: bool = False
+    shared_start: bool = False
+
+
+WINDOW_KINDS = {
+    "tumble": WindowKind(),
+    "hop": WindowKind(overlapping=True),
+    "cumulate": WindowKind(overlapping=True, shared_start=True),
+    "session": WindowKind(),
+}
+
+
+@dataclass(frozen=True)
 class WindowSpec:
     """Windows `[start, end)` over the column `time` (timestamp, timestamp_ntz or date).
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.schema import Column
 from tidegate.ir.specs import AggregateCall
-from tidegate.ir.windows import WindowSpec
+from tidegate.ir.windows import WINDOW_KINDS, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.plan.leaves import Node
 from tidegate.traits import Traits, keys, state, watermark
@@ -28,7 +28,7 @@ class Window(Node):
         kind = edge_type(self.input, self.window)
         edges = (Column(self.window.start, kind, False), Column(self.window.end, kind, False))
         session = self.window.kind == "session"
-        several = self.window.kind in ("hop", "cumulate")
+        several = WINDOW_KINDS[self.window.kind].overlapping
         key = below.key if below.key is None or not several else (*below.key, self.window.start, self.window.end)
         lines = below.watermarks + edge_watermarks(below.watermark(self.window.time), self.window)
         lost = ((self.window.start, _SESSION_START),) if session else ()
@@ -72,7 +72,7 @@ class WindowAggregate(Node):
             watermark.only(below.watermarks, self.keys) + edge_watermarks(below.watermark(window.time), window),
             self.lateness,
         )
-        several = (window.end,) if window.kind == "cumulate" else ()
+        several = (window.end,) if WINDOW_KINDS[window.kind].shared_start else ()
         identity = (*self.keys, window.start, *several)
         values = any(aggregates.needs_values(call, below.append_only) for call in self.calls)
         kept = state.of_windows(window.kind, self.keys, values, self.watermark is not None)

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from tidegate.core.durations import CalendarInterval
 from tidegate.errors import Span, make
-from tidegate.ir.windows import WindowSpec
+from tidegate.ir.windows import WINDOW_KINDS, WindowSpec
 from tidegate.sql.clauses import clauses
 from tidegate.sql.dialect import render
 from tidegate.sql.durations import length
@@ -125,7 +125,7 @@ def _aggregates(select: exp.Select, clause: str) -> bool:
 
 
 def _completed(group: list[exp.Expr], window: WindowCall, names: Names) -> list[exp.Expr]:
-    """The keys with both edges of the window if one of them tells windows apart: of CUMULATE only the end does."""
+    """The keys with both edges of the window if one of them identifies a window: of CUMULATE only the end does."""
     keys: list[exp.Expr] = []
     for tree in group:
         if group_window(tree) is not None:
@@ -133,7 +133,7 @@ def _completed(group: list[exp.Expr], window: WindowCall, names: Names) -> list[
         else:
             keys.append(names.replaced(tree))
     edges = {edge(key): key for key in keys if isinstance(key, exp.Column) and edge(key) in (START, END)}
-    if len(edges) == 1 and (END in edges or window.kind != "cumulate"):
+    if len(edges) == 1 and (END in edges or not WINDOW_KINDS[window.kind].shared_start):
         ((present, key),) = edges.items()
         other = _edge_column(END if present == START else START, span_of(key))
         other.set("table", key.args["table"].copy() if key.args.get("table") else None)

@@ -11,6 +11,7 @@ from typing import Literal
 from sqlglot import exp
 
 from tidegate.errors import Error, Span, did_you_mean, make
+from tidegate.ir.windows import WINDOW_KINDS
 from tidegate.sql.clauses import Clauses
 from tidegate.sql.functions import call
 from tidegate.sql.spans import span_of
@@ -18,7 +19,7 @@ from tidegate.sql.spans import span_of
 PARTITION = "partition_by"
 """Where the columns that a relation is partitioned by stand, in the meta of the argument that names it."""
 
-RELATION_WINDOWS = frozenset({"tumble", "hop", "slide", "cumulate", "session"})
+RELATION_WINDOWS = frozenset({*WINDOW_KINDS, "slide"})
 GROUP_WINDOWS = RELATION_WINDOWS | {
     "window",
     "session_window",
