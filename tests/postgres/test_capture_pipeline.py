@@ -75,7 +75,7 @@ def test_the_server_is_restarted_while_it_runs(
 
         wait_until(same, "the sinks", 90)
         assert asked(server, shop, "SELECT COUNT(DISTINCT id) FROM events") == [(5,)]
-        figures = prometheus(db)
+        figures = prometheus(runtime_of(db))
     assert 'tidegate_capture_slot_lag_bytes{source="orders, changes"}' in figures
     assert 'tidegate_capture_slot_retained_bytes{source="orders, changes"}' in figures
     assert 'tidegate_capture_rows_taken_total{source="orders, changes"}' in figures

@@ -1,4 +1,4 @@
-"""What Prometheus is told of views over events."""
+"""The metrics of views over events."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 import tidegate
 from tests.servers import wait_until
+from tidegate.database import runtime_of
 from tidegate.runtime.monitoring import prometheus
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ def given(db: tidegate.Database, *payloads: dict[str, Any]) -> None:
 
 
 def samples(db: tidegate.Database) -> dict[str, float]:
-    """The values of the page, which begins every family with what it is, once."""
+    """The samples of the page, after checking that every family has one HELP and one TYPE."""
     found: dict[str, float] = {}
     families: set[str] = set()
-    for line in prometheus(db).splitlines():
+    for line in prometheus(runtime_of(db)).splitlines():
         match line.split(" "):
             case ["#", "HELP", name, *_]:
                 assert name not in families

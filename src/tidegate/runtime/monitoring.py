@@ -1,24 +1,29 @@
-"""What a running database tells Prometheus. Counters count from the start of the process."""
+"""The metrics of a running database for Prometheus. Counters start at zero with the process."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from tidegate.catalog.bus import BUS
 from tidegate.catalog.maintained import event_views
-from tidegate.runtime.exposition import Family, Sample, render
+from tidegate.runtime.exposition import render
 from tidegate.storage.step_header import StepHeader
 
 if TYPE_CHECKING:
     from tidegate.runtime.runtime import Runtime
 
-NO_NUMBER = "TYPE_MISMATCH"
+NOT_A_NUMBER = "TYPE_MISMATCH"
 
 
 class Totals:
-    """Sums over all steps since the process began."""
+    """Sums over all steps since the process started."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -33,7 +38,7 @@ class Totals:
         self.errors: Counter[tuple[str, str]] = Counter()
 
     def add(self, header: StepHeader) -> None:
-        """One more step."""
+        """Add a step."""
         self.steps += 1
         self.last_seconds = header.millis / 1000
         self.last_started = header.started
@@ -46,93 +51,99 @@ class Totals:
         self.errors.update((each.relation, each.code) for each in header.errors)
 
 
+class DatabaseCollector(Collector):
+    """Reads the metrics of one database when they are scraped."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def collect(self) -> Iterator[Metric]:
+        for part in (_views, _pipeline, _inputs, _captures, _outputs):
+            yield from part(self._runtime)
+
+
 def prometheus(runtime: Runtime) -> str:
-    """All figures of a database, in the text format."""
-    return render([*_views(runtime), *_pipeline(runtime), *_inputs(runtime), *_outputs(runtime)])
+    """Return all metrics of a database in the text format."""
+    registry = CollectorRegistry()
+    registry.register(DatabaseCollector(runtime))
+    return render(registry)
 
 
-def _views(runtime: Runtime) -> Iterator[Family]:
+def _views(runtime: Runtime) -> Iterator[Metric]:
     totals, views = runtime.totals, [view.name for view in event_views(runtime.catalog.value)]
     groups = runtime.definitions.group_counts() if runtime.spark.running else {}
-    emitted = runtime.event_results.emitted
 
-    yield _counter(
-        "view_windows_emitted", "Windows whose results returned to the bus", "view", views, emitted.__getitem__
-    )
-    yield _counter("view_events_processed", "Events that a view counted", "view", views, totals.events.__getitem__)
-    yield _gauge("view_groups", "Groups that a view keeps", [({"view": each}, groups.get(each, 0)) for each in views])
-    yield _counter(
-        "view_groups_overflow", "Events of groups beyond max_groups", "view", views, totals.overflow.__getitem__
-    )
-    yield _counter(
-        "view_type_errors",
-        "Values that were to be numbers and are none",
-        "view",
-        views,
-        lambda view: totals.errors[view, NO_NUMBER],
-    )
+    def of_views(values: Mapping[str, float]) -> dict[str, float]:
+        return {view: values.get(view, 0) for view in views}
+
+    not_numbers = {view: totals.errors[view, NOT_A_NUMBER] for view in views}
+    emitted = of_views(runtime.event_results.emitted)
+    yield _counter("view_windows_emitted", "Windows whose results returned to the bus", "view", emitted)
+    yield _counter("view_events_processed", "Events counted by a view", "view", of_views(totals.events))
+    yield _gauge("view_groups", "Groups kept by a view", "view", of_views(groups))
+    yield _counter("view_groups_overflow", "Events of groups beyond max_groups", "view", of_views(totals.overflow))
+    yield _counter("view_type_errors", "Values that could not be parsed as numbers", "view", not_numbers)
 
 
-def _pipeline(runtime: Runtime) -> Iterator[Family]:
+def _pipeline(runtime: Runtime) -> Iterator[Metric]:
+    totals, last = runtime.totals, runtime.log.last()
+    unread = max(runtime.inserts.head() - runtime.log.header(last).entry, 0)
+    yield CounterMetricFamily("tidegate_steps", "Steps since the process started", totals.steps)
+    yield CounterMetricFamily("tidegate_step_seconds", "Total duration of the steps", totals.seconds)
+    yield GaugeMetricFamily("tidegate_last_step", "Number of the newest step", last)
+    yield GaugeMetricFamily("tidegate_last_step_seconds", "Duration of the newest step", totals.last_seconds)
+    yield GaugeMetricFamily("tidegate_last_step_timestamp_seconds", "Start of the newest step", totals.last_started)
+    yield GaugeMetricFamily("tidegate_unread_entries", "Entries of the insert log that no step has read", unread)
+
+
+def _inputs(runtime: Runtime) -> Iterator[Metric]:
     totals = runtime.totals
-    header = runtime.log.header(runtime.log.last())
-    yield _counter("steps", "Steps since the start of the process", "", [""], lambda _: totals.steps)
-    yield _counter("step_seconds", "Time that steps took", "", [""], lambda _: totals.seconds)
-    yield _gauge("last_step", "The number of the newest step", [({}, runtime.log.last())])
-    yield _gauge("last_step_seconds", "How long the newest step took", [({}, totals.last_seconds)])
-    yield _gauge("last_step_timestamp_seconds", "When the newest step began", [({}, totals.last_started)])
-    yield _gauge(
-        "unread_entries",
-        "Entries of the insert log that no step has had yet",
-        [({}, max(runtime.inserts.head() - header.entry, 0))],
-    )
+    yield _counter("rows_in", "Rows received", "relation", _sorted(totals.rows_in))
+    yield _counter("late_rows", "Rows that arrived too late", "relation", _sorted(totals.late))
+    errors = CounterMetricFamily("tidegate_errors", "Rows in system.errors", labels=["relation", "code"])
+    for (relation, code), count in sorted(totals.errors.items()):
+        errors.add_metric([relation, code], count)
+    yield errors
 
 
-def _inputs(runtime: Runtime) -> Iterator[Family]:
-    totals = runtime.totals
-    yield _counter("rows_in", "Rows that came", "relation", sorted(totals.rows_in), totals.rows_in.__getitem__)
-    yield _counter("late_rows", "Rows that came too late", "relation", sorted(totals.late), totals.late.__getitem__)
-    yield Family(
-        "tidegate_errors_total",
-        "counter",
-        "Rows in system.errors",
-        [({"relation": relation, "code": code}, n) for (relation, code), n in sorted(totals.errors.items())],
-    )
-    figures: dict[str, list[Sample]] = {}
-    for name, told in runtime.captures.metrics().items():
-        for figure, value in told.items():
-            figures.setdefault(figure, []).append(({"source": name}, value))
-    for figure, samples in sorted(figures.items()):
-        kind = figure.removesuffix("_total")
-        if figure.endswith("_total"):
-            yield Family(f"tidegate_capture_{figure}", "counter", f"{_words(kind)} by a capture", samples)
+def _captures(runtime: Runtime) -> Iterator[Metric]:
+    by_metric: dict[str, dict[str, float]] = {}
+    for source, metrics in runtime.captures.metrics().items():
+        for name, value in metrics.items():
+            by_metric.setdefault(re.sub(r"[^a-zA-Z0-9_]", "_", name), {})[source] = value
+    for name, values in sorted(by_metric.items()):
+        words = name.removesuffix("_total").replace("_", " ").capitalize()
+        if name.endswith("_total"):
+            yield _counter(f"capture_{name}", f"{words} by a capture", "source", values)
         else:
-            yield _gauge(f"capture_{figure}", f"{_words(kind)} of a capture", samples)
+            yield _gauge(f"capture_{name}", f"{words} of a capture", "source", values)
 
 
-def _outputs(runtime: Runtime) -> Iterator[Family]:
-    totals = runtime.totals
-    known = [each for each in sorted(totals.rows_out) if each == BUS or each in runtime.catalog.value]
-    yield _counter("rows_out", "Changes that left a relation", "relation", known, totals.rows_out.__getitem__)
-    behind = runtime.sinks.behind()
-    yield _gauge("sink_lag_steps", "Steps that a sink has not applied", [({"sink": s}, n) for s, n in behind.items()])
-    buried = runtime.sinks.dead_letters()
-    yield _counter("sink_dead_letters", "Requests put aside", "sink", list(buried), buried.__getitem__)
-    yield _gauge(
-        "sink_failing",
-        "1 for a sink that cannot deliver, and is tried again",
-        [({"sink": sink}, float(sink in runtime.sinks.failures)) for sink in behind],
-    )
+def _outputs(runtime: Runtime) -> Iterator[Metric]:
+    rows_out, sinks, behind = runtime.totals.rows_out, runtime.sinks, runtime.sinks.behind()
+    known = {name: rows for name, rows in _sorted(rows_out).items() if name == BUS or name in runtime.catalog.value}
+    failing = {sink: float(sink in sinks.failures) for sink in behind}
+    yield _counter("rows_out", "Changes of a relation", "relation", known)
+    yield _gauge("sink_lag_steps", "Steps that a sink has not applied", "sink", behind)
+    yield _counter("sink_dead_letters", "Dead letters of a sink", "sink", sinks.dead_letters())
+    yield _gauge("sink_failing", "1 while a sink cannot deliver and retries", "sink", failing)
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+def _sorted(values: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(values.items()))
 
 
-def _counter(name: str, told: str, label: str, names: list[str], value: Any) -> Family:
-    samples = [({label: each} if label else {}, float(value(each))) for each in names]
-    return Family(f"tidegate_{name}_total", "counter", told, samples)
+def _counter(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
+    return _filled(CounterMetricFamily(f"tidegate_{name}", help, labels=[label]), values.items())
 
 
-def _gauge(name: str, told: str, samples: list[Sample]) -> Family:
-    return Family(f"tidegate_{name}", "gauge", told, samples)
+def _gauge(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
+    return _filled(GaugeMetricFamily(f"tidegate_{name}", help, labels=[label]), values.items())
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, values: Iterable[tuple[str, float]]
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for value_of_label, value in values:
+        family.add_metric([value_of_label], value)
+    return family
