@@ -455,7 +455,7 @@ def test_progress_is_of_one_step_and_one_owner(tmp_path: Path) -> None:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    options = PostOptions("http://x", None, None, 10, 5, 1.0, 60.0)
+    options = PostOptions(url="http://x")
     assert [pause_after(failures, options, lambda: 0.0) for failures in (1, 2, 3, 7, 5000)] == [1, 2, 4, 60, 60]
     assert pause_after(3, options, lambda: 0.999) == pytest.approx(2.0, abs=0.01)
 
@@ -503,6 +503,6 @@ def test_the_statements_of_the_page_are_understood() -> None:
     alerts, every_order, payments = connectors("webhook.md").values()
     assert isinstance(alerts, WebhookSink) and isinstance(every_order, WebhookSink)
     assert (alerts.options.secret, alerts.options.headers) == ("from the endpoint's settings", {"X-Team": "sales"})
-    assert (alerts.options.batch, every_order.options.batch) == (None, 1000)
+    assert (alerts.options.batch, every_order.options.batch) == (False, True)
     assert isinstance(payments, WebhookSource)
     assert (payments.options.path, payments.options.channel) == ("/payments", "payments")

@@ -5,13 +5,8 @@ from __future__ import annotations
 import ipaddress
 
 from tidegate.core.http_server import LOOPBACK
-from tidegate.core.options import Bag
-from tidegate.errors import make
-
-
-def port_of(bag: Bag, default: int) -> int:
-    """Take the option `port`."""
-    return bag.take("port", _port, "a port from 0 to 65535 (0: any free one)", default) or 0
+from tidegate.core.option_models import Parsed
+from tidegate.errors import Span, make
 
 
 def _port(text: str) -> int:
@@ -21,29 +16,32 @@ def _port(text: str) -> int:
     return number
 
 
-def path_of(bag: Bag, default: str) -> str:
-    """Take the option `path`."""
-    return bag.take("path", _path, "a path such as '/events'", default) or default
-
-
 def _path(text: str) -> str:
     if not text.startswith("/") or "?" in text or "#" in text or text == "/health":
         raise ValueError(text)
     return text
 
 
-def host_of(bag: Bag, protected: bool, secret: str) -> str:
-    """Take the option `host`. A host that others can reach needs protection by the option named `secret`."""
-    at = bag.span_of("host")
-    host = bag.text("host", LOOPBACK) or LOOPBACK
+def _origin(text: str) -> str:
+    if text != "*" and not (text.isascii() and text.isprintable() and "://" in text and " " not in text):
+        raise ValueError(text)
+    return text
+
+
+PORT = Parsed(_port, "a port from 0 to 65535 (0: any free one)")
+PATH = Parsed(_path, "a path such as '/events'")
+ORIGIN = Parsed(_origin, "'*' or an origin such as 'https://app.example.com'")
+
+
+def check_host(host: str, protected: bool, secret: str, span: Span | None) -> None:
+    """Reject a host that others can reach without the protection of the option named `secret`."""
     if not protected and not is_loopback(host):
         raise make(
             "INVALID_OPTION",
             message=f"on host {host} everybody in the network could connect",
             hint=f"add {secret} = '...', or leave out host to listen on {LOOPBACK} only",
-            span=at,
+            span=span,
         )
-    return host
 
 
 def is_loopback(host: str) -> bool:
@@ -54,17 +52,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def origin_of(bag: Bag) -> str | None:
-    """Take the option `cors`: the origin whose pages may use the endpoint, `*` for any."""
-    return bag.take("cors", _origin, "'*' or an origin such as 'https://app.example.com'")
-
-
-def _origin(text: str) -> str:
-    if text != "*" and not (text.isascii() and text.isprintable() and "://" in text and " " not in text):
-        raise ValueError(text)
-    return text
 
 
 def cors_headers(origin: str | None) -> dict[str, str]:

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+from typing import Annotated
 
-from tidegate.connectors.http import host_of, origin_of, path_of, port_of
-from tidegate.core.options import Bag
+from pydantic import Field
+
+from tidegate.connectors.http import ORIGIN, PATH, PORT, check_host
+from tidegate.core.http_server import LOOPBACK
+from tidegate.core.option_models import SECONDS, SECRET, OptionModel, Spans, not_zero, whole_number
 from tidegate.errors import make
 
-HEARTBEAT = timedelta(seconds=15)
 
-
-@dataclass(frozen=True)
-class StreamOptions:
+class StreamOptions(OptionModel):
     """Where clients connect, and how many events are kept in memory for them."""
 
-    host: str
-    port: int
-    path: str
-    token: str | None
-    heartbeat: float
-    keep: int
-    max_clients: int
-    cors: str | None
+    token: str | None = Field(None, description="Token that clients must send.", json_schema_extra=SECRET)
+    heartbeat: Annotated[float, SECONDS] = Field(15.0, description="Pause before a comment keeps the stream alive.")
+    host: str = Field(LOOPBACK, description="Address to listen on; others than this machine's own need a token.")
+    port: Annotated[int, PORT] = Field(8080, description="Port to listen on; 0: any free one.")
+    path: Annotated[str, PATH] = Field("/events", description="Path of the stream.")
+    keep: Annotated[int, whole_number(1)] = Field(10_000, description="Number of events kept in memory.")
+    max_clients: Annotated[int, whole_number(1)] = Field(1000, description="Number of clients at the same time.")
+    cors: Annotated[str | None, ORIGIN] = Field(None, description="Origin whose pages may read the stream; '*': any.")
 
-
-def stream_options(bag: Bag) -> StreamOptions:
-    """Take the sink's options out of the bag."""
-    token_at, beat_at = bag.span_of("token"), bag.span_of("heartbeat")
-    token = bag.text("token")
-    heartbeat = (bag.duration("heartbeat", HEARTBEAT) or timedelta()).total_seconds()
-    if token is not None and not (token and token.isascii() and token.isprintable()):
-        raise make("INVALID_OPTION", message="the token is not a line of ASCII", hint="choose another", span=token_at)
-    if heartbeat <= 0:
-        raise make("INVALID_OPTION", message="heartbeat cannot be zero", hint="write heartbeat = '15s'", span=beat_at)
-    return StreamOptions(
-        host=host_of(bag, token is not None, "token"),
-        port=port_of(bag, 8080),
-        path=path_of(bag, "/events"),
-        token=token,
-        heartbeat=heartbeat,
-        keep=bag.integer("keep", 10_000, minimum=1) or 1,
-        max_clients=bag.integer("max_clients", 1000, minimum=1) or 1,
-        cors=origin_of(bag),
-    )
+    def check(self, spans: Spans) -> None:
+        token = self.token
+        if token is not None and not (token and token.isascii() and token.isprintable()):
+            message, hint = "the token is not a line of ASCII", "choose another"
+            raise make("INVALID_OPTION", message=message, hint=hint, span=spans["token"])
+        if self.heartbeat <= 0:
+            raise not_zero("heartbeat", "15s", spans)
+        check_host(self.host, token is not None, "token", spans["host"])

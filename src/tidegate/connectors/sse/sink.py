@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.http import cors_headers
 from tidegate.connectors.sse.hub import EventId, Hub, Item
-from tidegate.connectors.sse.options import StreamOptions, stream_options
+from tidegate.connectors.sse.options import StreamOptions
 from tidegate.connectors.sse.stream import ClientStream, pattern
 from tidegate.connectors.webhook.messages import messages
 from tidegate.core.durable import LastStep
@@ -47,7 +47,7 @@ class SseSink(Sink):
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> SseSink:
-        return cls(spec, stream_options(bag))
+        return cls(spec, StreamOptions.take(bag))
 
     @property
     def abilities(self) -> SinkAbilities:

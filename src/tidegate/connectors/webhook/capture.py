@@ -138,7 +138,7 @@ class WebhookCapture(Capture):
         event_ids, keyed = ids(request, len(objects))
         now, relation = self._context.now(), source.spec.relation
         events = [
-            Event(id, source.options.channel, "INSERT", payload, relation, now)
+            Event(id, source.channel, "INSERT", payload, relation, now)
             for id, payload in zip(event_ids, objects, strict=True)
         ]
         return _Posted(relation, events, keyed)

@@ -5,57 +5,79 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from tidegate.connectors.contract import SourceSpec
-from tidegate.connectors.http import host_of, origin_of, path_of, port_of
-from tidegate.connectors.webhook.signing import SIGNATURE
-from tidegate.core.options import Bag
-from tidegate.errors import make
+from pydantic import Field
 
-MAX_AGE = timedelta(minutes=5)
+from tidegate.connectors.http import ORIGIN, PATH, PORT, check_host
+from tidegate.connectors.webhook.signing import SIGNATURE
+from tidegate.core.http_server import LOOPBACK
+from tidegate.core.option_models import (
+    SECONDS,
+    SECRET,
+    OptionModel,
+    Parsed,
+    Prefixed,
+    Spans,
+    not_zero,
+    whole_number,
+)  # fmt: skip
+from tidegate.core.options import parse_size
+from tidegate.errors import Error, Span, make
+
+MAX_AGE = 300.0
+"""Seconds that a signed timestamp may be old if `max_age` is not given."""
+
+MAX_BODY = 1 << 20
+
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OWN = ("host", "content-length", "content-type", "connection", "transfer-encoding", "x-tidegate-")
 
 
-@dataclass(frozen=True)
-class PostOptions:
-    """Where and how events are posted. `retries` may be infinite; `batch` is the largest number of events per request,
-    None for one event each; with `timestamp` the signature covers the time of the request."""
-
-    url: str
-    secret: str | None
-    batch: int | None
-    timeout: float
-    retries: float
-    backoff: float
-    max_backoff: float
-    timestamp: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
+def _retries(text: str) -> float:
+    number = math.inf if text.strip().casefold() == "unlimited" else int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
 
 
-def post_options(bag: Bag) -> PostOptions:
-    """Take a sink's options out of the bag."""
-    url, secret = _url(bag), _secret(bag)
-    batch, rows = bag.boolean("batch"), bag.integer("batch_rows", 1000, minimum=1)
-    return PostOptions(
-        url=url,
-        secret=secret,
-        batch=rows if batch else None,
-        timeout=_seconds(bag, "timeout", 10),
-        retries=_number(bag.take("max_retries", _retries, "a whole number, or 'unlimited'"), 5),
-        backoff=_seconds(bag, "backoff", 1),
-        max_backoff=_seconds(bag, "max_backoff", 60),
-        timestamp=_timestamp(bag, secret),
-        headers=_headers(bag),
+def _body_size(text: str) -> int:
+    return parse_size(text) or MAX_BODY
+
+
+class PostOptions(OptionModel):
+    """Where and how events are posted."""
+
+    url: str = Field(
+        description="Where to post; a user and password in it are sent.", examples=["https://example.com/hook"]
     )
+    secret: str | None = Field(None, description="Key that signs every body.", json_schema_extra=SECRET)
+    batch: bool = Field(False, description="Post a JSON array per step instead of one object per request.")
+    batch_rows: Annotated[int, whole_number(1)] = Field(1000, description="Number of objects of an array.")
+    timeout: Annotated[float, SECONDS] = Field(10.0, description="Longest wait for a response.")
+    max_retries: Annotated[float, Parsed(_retries, "a whole number, or 'unlimited'")] = Field(
+        5.0, description="Number of repetitions before a request becomes a dead letter."
+    )
+    backoff: Annotated[float, SECONDS] = Field(1.0, description="First pause after a failure; it doubles each time.")
+    max_backoff: Annotated[float, SECONDS] = Field(60.0, description="Longest pause after a failure.")
+    timestamp: bool = Field(False, description="Sign the time of the request together with the body.")
+    headers: Annotated[Mapping[str, str], Prefixed("headers.")] = Field({}, description="Headers of every request.")
+
+    def check(self, spans: Spans) -> None:
+        _check_url(self.url.strip(), spans["url"])
+        _check_secret(self.secret, spans["secret"])
+        for name, default in (("timeout", "10s"), ("backoff", "1s"), ("max_backoff", "60s")):
+            if getattr(self, name) <= 0:
+                raise not_zero(name, default, spans)
+        if self.timestamp and self.secret is None:
+            message, hint = "timestamp needs a secret", "add secret = '...'"
+            raise make("INVALID_OPTION", message=message, hint=hint, span=spans["timestamp"])
+        for name, value in self.headers.items():
+            _check_header(name, value, spans["headers"])
 
 
-def _url(bag: Bag) -> str:
-    at = bag.span_of("url")
-    url = bag.required("url", "https://example.com/hook").strip()
+def _check_url(url: str, span: Span | None) -> None:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -66,88 +88,41 @@ def _url(bag: Bag) -> str:
             "INVALID_OPTION",
             message="the url of a webhook is not one that can be posted to",
             hint="write url = 'https://example.com/hook', with %XX for other signs than ASCII ones",
-            span=at,
+            span=span,
         )
-    return url
 
 
-def _secret(bag: Bag) -> str | None:
-    at = bag.span_of("secret")
-    secret = bag.text("secret")
+def _check_secret(secret: str | None, span: Span | None) -> None:
     if secret == "":
-        raise make("INVALID_OPTION", message="the secret is empty", hint="leave it out to sign nothing", span=at)
-    return secret
+        raise make("INVALID_OPTION", message="the secret is empty", hint="leave it out to sign nothing", span=span)
 
 
-def _timestamp(bag: Bag, secret: str | None) -> bool:
-    at = bag.span_of("timestamp")
-    timestamp = bag.boolean("timestamp")
-    if timestamp and secret is None:
-        raise make("INVALID_OPTION", message="timestamp needs a secret", hint="add secret = '...'", span=at)
-    return timestamp
+def _check_header(name: str, value: str, span: Span | None) -> None:
+    if not _TOKEN.fullmatch(name) or not re.fullmatch(r"[\x20-\x7e\t]*", value):
+        raise _bad_header(f"headers.{name} cannot be a header", "a header is one line of ASCII", span)
+    if name.casefold().startswith(_OWN):
+        raise _bad_header(f"headers.{name} cannot be set", "the connector sets it itself", span)
 
 
-def _seconds(bag: Bag, name: str, default: int) -> float:
-    at = bag.span_of(name)
-    seconds = (bag.duration(name, timedelta(seconds=default)) or timedelta()).total_seconds()
-    if seconds <= 0:
-        raise make("INVALID_OPTION", message=f"{name} cannot be zero", hint=f"write {name} = '{default}s'", span=at)
-    return seconds
+def _bad_header(message: str, hint: str, span: Span | None) -> Error:
+    return make("INVALID_OPTION", message=message, hint=hint, span=span)
 
 
-def _number(given: float | None, default: float) -> float:
-    return default if given is None else given
+class ReceiveOptions(OptionModel):
+    """Where events are received, and what they become."""
 
-
-def _retries(text: str) -> float:
-    number = math.inf if text.strip().casefold() == "unlimited" else int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
-
-
-def _headers(bag: Bag) -> dict[str, str]:
-    headers = bag.passed("headers.")
-    for name, value in headers.items():
-        if not _TOKEN.fullmatch(name) or not re.fullmatch(r"[\x20-\x7e\t]*", value):
-            message, hint = f"headers.{name} cannot be a header", "a header is one line of ASCII"
-        elif name.casefold().startswith(_OWN):
-            message, hint = f"headers.{name} cannot be set", "the connector sets it itself"
-        else:
-            continue
-        raise make("INVALID_OPTION", message=message, hint=hint, span=bag.span)
-    return headers
-
-
-@dataclass(frozen=True)
-class ReceiveOptions:
-    """Where events are received, and what they become. A timestamp that a signature covers may be `max_age` seconds
-    old; `needs_timestamp` rejects signatures without one."""
-
-    host: str
-    port: int
-    path: str
-    secret: str | None
-    signature: str
-    channel: str
-    max_body: int
-    cors: str | None
-    max_age: float
-    needs_timestamp: bool
-
-
-def receive_options(spec: SourceSpec, bag: Bag) -> ReceiveOptions:
-    """Take a source's options out of the bag."""
-    secret, max_age = _secret(bag), bag.duration("max_age")
-    return ReceiveOptions(
-        host=host_of(bag, secret is not None, "secret"),
-        port=port_of(bag, 8081),
-        path=path_of(bag, "/hooks"),
-        secret=secret,
-        signature=bag.text("signature_header", SIGNATURE) or SIGNATURE,
-        channel=bag.text("channel") or f"webhook:{spec.relation}",
-        max_body=bag.size("max_body", 1 << 20) or 1 << 20,
-        cors=origin_of(bag),
-        max_age=(MAX_AGE if max_age is None else max_age).total_seconds(),
-        needs_timestamp=max_age is not None,
+    secret: str | None = Field(None, description="Key that must have signed every body.", json_schema_extra=SECRET)
+    max_age: Annotated[float | None, SECONDS] = Field(None, description="Longest age of a timestamp, required if set.")
+    host: str = Field(LOOPBACK, description="Address to listen on; others than this machine's own need a secret.")
+    port: Annotated[int, PORT] = Field(8081, description="Port to listen on; 0: any free one.")
+    path: Annotated[str, PATH] = Field("/hooks", description="Path of the source.")
+    signature_header: str = Field(SIGNATURE, description="Header with the signature.")
+    channel: str | None = Field(None, description="Channel of the events.")
+    max_body: Annotated[int, Parsed(_body_size, "a size in bytes such as '64mb'")] = Field(
+        MAX_BODY, description="Largest size of a body."
     )
+    cors: Annotated[str | None, ORIGIN] = Field(None, description="Origin whose pages may post; '*': any.")
+
+    def check(self, spans: Spans) -> None:
+        _check_secret(self.secret, spans["secret"])
+        check_host(self.host, self.secret is not None, "secret", spans["host"])

@@ -48,7 +48,7 @@ class Poster:
 
     def __init__(self, options: PostOptions) -> None:
         self._options = options
-        self._url = urlsplit(options.url)
+        self._url = urlsplit(options.url.strip())
         self._headers = {"Content-Type": "application/json", "User-Agent": "tidegate", **options.headers}
         verify = ssl.create_default_context() if self._url.scheme == "https" else False
         self._client = httpx.Client(timeout=options.timeout, limits=_ONE_CONNECTION, verify=verify, trust_env=False)
@@ -82,7 +82,7 @@ class Poster:
         target = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
         extensions = {"target": target.encode(), "trace": self._trace, "timeout": self._client.timeout.as_dict()}
         request = httpx.Request(
-            "POST", self._options.url, content=body, headers={**self._headers, **headers}, extensions=extensions
+            "POST", self._url.geturl(), content=body, headers={**self._headers, **headers}, extensions=extensions
         )
         response = self._client.send(request)
         if response.is_success:

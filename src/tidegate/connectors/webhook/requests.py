@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tidegate.connectors.http import cors_headers
-from tidegate.connectors.webhook.options import ReceiveOptions
+from tidegate.connectors.webhook.options import MAX_AGE, ReceiveOptions
 from tidegate.connectors.webhook.signing import TIMESTAMP, is_signed
 from tidegate.core.http_messages import HttpRequest
 
@@ -38,7 +38,7 @@ def check_origin(request: HttpRequest, options: ReceiveOptions) -> None:
 
 def preflight(options: ReceiveOptions) -> Response:
     """Answer a browser that asks whether a page may post."""
-    allowed = ", ".join(("Content-Type", *KEYS, options.signature, TIMESTAMP))
+    allowed = ", ".join(("Content-Type", *KEYS, options.signature_header, TIMESTAMP))
     headers = {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": allowed}
     return Response("", 200, {**headers, "Access-Control-Max-Age": "86400", **cors_headers(options.cors)})
 
@@ -59,13 +59,13 @@ def payloads(request: HttpRequest, body: bytes, options: ReceiveOptions) -> list
 def _verify(request: HttpRequest, body: bytes, secret: str, options: ReceiveOptions) -> None:
     """Check the signature, and the age of the timestamp if the signature covers one."""
     timestamp = request.headers.get(TIMESTAMP)
-    if not is_signed(secret, body, request.headers.get(options.signature), timestamp):
-        raise HTTPException(401, f"the header {options.signature} does not have the signature of this body")
+    if not is_signed(secret, body, request.headers.get(options.signature_header), timestamp):
+        raise HTTPException(401, f"the header {options.signature_header} does not have the signature of this body")
     if timestamp is None:
-        if options.needs_timestamp:
+        if options.max_age is not None:
             raise HTTPException(401, f"the header {TIMESTAMP} is missing")
-    elif not _is_recent(timestamp, options.max_age):
-        raise HTTPException(401, f"the header {TIMESTAMP} is not within {options.max_age:g} seconds of now")
+    elif not _is_recent(timestamp, age := MAX_AGE if options.max_age is None else options.max_age):
+        raise HTTPException(401, f"the header {TIMESTAMP} is not within {age:g} seconds of now")
 
 
 def _is_recent(timestamp: str, seconds: float) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.connectors.contract import Interrupted, RetryAfter, Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.webhook.dead_letters import DeadLetters, Progress
 from tidegate.connectors.webhook.messages import arrays, messages
-from tidegate.connectors.webhook.options import PostOptions, post_options
+from tidegate.connectors.webhook.options import PostOptions
 from tidegate.connectors.webhook.posting import Outcome, Poster, pause_after
 from tidegate.connectors.webhook.signing import SIGNATURE, TIMESTAMP, signature
 from tidegate.core.durable import LastStep
@@ -53,7 +53,7 @@ class WebhookSink(Sink):
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> WebhookSink:
-        return cls(spec, post_options(bag))
+        return cls(spec, PostOptions.take(bag))
 
     @property
     def abilities(self) -> SinkAbilities:
@@ -100,7 +100,7 @@ class WebhookSink(Sink):
 
     def _bodies(self, changes: pa.Table) -> Iterator[str]:
         objects = (text for _, text in messages(self.spec, changes))
-        return objects if self.options.batch is None else arrays(objects, self.options.batch)
+        return arrays(objects, self.options.batch_rows) if self.options.batch else objects
 
     def _deliver(self, opened: _Opened, step: int, number: int, body: str) -> None:
         """Return when the request is accepted or a dead letter."""
@@ -115,7 +115,7 @@ class WebhookSink(Sink):
             return
         opened.check_interrupted()
         trouble.failures, trouble.reason = trouble.failures + 1, outcome.error
-        if not outcome.retryable or trouble.failures > self.options.retries:
+        if not outcome.retryable or trouble.failures > self.options.max_retries:
             opened.put_aside(self.spec.name, step, id, outcome, body)
             self.dead_letters += 1
             self._trouble = None

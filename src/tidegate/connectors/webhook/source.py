@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, SourceSpec
 from tidegate.connectors.webhook.capture import WebhookCapture
-from tidegate.connectors.webhook.options import ReceiveOptions, receive_options
+from tidegate.connectors.webhook.options import ReceiveOptions
 from tidegate.core.options import Bag
 from tidegate.errors import make
 
@@ -27,7 +27,11 @@ class WebhookSource(CapturedSource):
                 hint=f"write CREATE SOURCE {spec.relation} FROM WEBHOOK (...), and SELECT payload.field from the bus",
                 span=bag.span,
             )
-        return cls(spec, receive_options(spec, bag))
+        return cls(spec, ReceiveOptions.take(bag))
+
+    @property
+    def channel(self) -> str:
+        return self.options.channel or f"webhook:{self.spec.relation}"
 
     @property
     def session(self) -> str:
