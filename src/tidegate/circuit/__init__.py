@@ -2,8 +2,7 @@
 
 from tidegate.circuit.fingerprint import Fingerprint, changed, diff, fingerprint
 from tidegate.circuit.lower import Lowering, circuit_of
-from tidegate.circuit.model import Branch, Circuit, Filter, Input, Op, Output, Port, Project
-from tidegate.circuit.walk import ops_behind, upstream
+from tidegate.circuit.model import Branch, Circuit, Filter, Input, Op, Output, Port, Project, ops_behind, upstream
 
 __all__ = [
     "Branch",

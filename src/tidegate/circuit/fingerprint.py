@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.circuit.identity import branch_definition, digest, types
-from tidegate.circuit.model import Circuit, Input, Output
-from tidegate.circuit.walk import upstream
+from tidegate.circuit.model import Circuit, Input, Output, upstream
 
 
 @dataclass(frozen=True)

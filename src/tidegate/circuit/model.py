@@ -6,6 +6,7 @@ producer's columns) into the *ports* of stateful *ops*, and at the end into *out
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate.core.schema import Schema
@@ -230,3 +231,21 @@ class Circuit:
 
     def level(self, number: int) -> tuple[Op, ...]:
         return tuple(op for op in self.ops if op.level == number)
+
+
+def ops_behind(circuit: Circuit, output: Output) -> tuple[str, ...]:
+    """The ids of the ops that an output needs."""
+    return tuple(op.id for op in upstream(circuit, output.branches))
+
+
+def upstream(circuit: Circuit, branches: Iterable[Branch]) -> Iterator[Op]:
+    """The ops that branches come from, directly or not, each once."""
+    by_id = {op.id: op for op in circuit.ops}
+    seen: set[str] = set()
+    waiting = [branch.producer for branch in branches]
+    while waiting:
+        producer = waiting.pop(0)
+        if producer in by_id and producer not in seen:
+            seen.add(producer)
+            yield by_id[producer]
+            waiting += [branch.producer for port in by_id[producer].ports for branch in port.branches]

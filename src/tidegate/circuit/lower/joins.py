@@ -1,0 +1,97 @@
+"""Joins, as kernels know them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate import plan as logical
+from tidegate.circuit.lower.branches import Branches, hashable
+from tidegate.circuit.lower.lowering import Lowering, lower
+from tidegate.circuit.model import Port
+from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec, OutputColumn
+from tidegate.ir.windows import WatermarkTest
+from tidegate.kernels.joins.pairs import kept as stored_columns
+from tidegate.kernels.top_n import ROW_HASH
+from tidegate.plan import AnyJoin, IntervalJoin, Join, Lookup, Node
+
+
+@lower.register
+def _(node: logical.Join, to: Lowering) -> Branches:
+    spec = join_spec(node)
+    types = {column.name: column for side in node.inputs for column in side.schema}
+    ports = tuple(
+        replace(port, hashes=((ROW_HASH, hashable(tuple(types[name] for name in columns))),))
+        for port, columns in zip(_sides(to, node), stored_columns(spec), strict=True)
+    )
+    return to.op(spec, ports, node.schema)
+
+
+@lower.register
+def _(node: logical.Lookup, to: Lowering) -> Branches:
+    return to.op(lookup_spec(node), _sides(to, node), node.schema)
+
+
+@lower.register
+def _(node: logical.IntervalJoin, to: Lowering) -> Branches:
+    watermarks = tuple(None if watermark is None else to.watermark(watermark) for watermark in node.watermarks)
+    ports = tuple(
+        port if watermark is None else to.rejecting(port, side, (WatermarkTest(time, watermark),))
+        for port, side, time, watermark in zip(_sides(to, node), node.inputs, node.times, watermarks, strict=True)
+    )
+    return to.op(interval_spec(node, (watermarks[0], watermarks[1])), ports, node.schema)
+
+
+def _sides(to: Lowering, node: logical.AnyJoin) -> tuple[Port, ...]:
+    keys = tuple(pair.left for pair in node.keys), tuple(pair.right for pair in node.keys)
+    return tuple(to.port(side, key) for side, key in zip(node.inputs, keys, strict=True))
+
+
+def join_spec(node: Join) -> JoinSpec:
+    return JoinSpec(
+        kind=node.kind,
+        keys=node.keys,
+        outputs=_outputs(node),
+        columns=(node.left.columns, node.right.columns),
+        conditions=node.conditions,
+        append_only=(node.left.traits.append_only, node.right.traits.append_only),
+    )
+
+
+def lookup_spec(node: Lookup) -> LookupJoinSpec:
+    return LookupJoinSpec(
+        kind=node.kind,
+        keys=node.keys,
+        outputs=_outputs(node),
+        columns=(node.left.columns, node.right.columns),
+        conditions=node.conditions,
+    )
+
+
+def interval_spec(node: IntervalJoin, watermarks: tuple[str | None, str | None]) -> IntervalJoinSpec:
+    """`watermarks` are the names of the watermarks of both times."""
+    types = tuple(_type(side, time) for side, time in zip(node.inputs, node.times, strict=True))
+    return IntervalJoinSpec(
+        kind=node.kind,
+        keys=node.keys,
+        outputs=_outputs(node),
+        columns=(node.left.columns, node.right.columns),
+        times=node.micros,
+        lower=node.lower,
+        upper=node.upper,
+        watermarks=watermarks,
+        watermark_types=(types[0], types[1]),
+        delayed=(node.left.traits.delayed, node.right.traits.delayed),
+        conditions=node.conditions,
+        append_only=(node.left.traits.append_only, node.right.traits.append_only),
+        proctime=node.proctime,
+        early=node.early,
+        correction_id=node.mark,
+    )
+
+
+def _outputs(node: AnyJoin) -> tuple[OutputColumn, ...]:
+    return tuple(OutputColumn(name, int(name not in node.left.columns), name) for name in node.taken)
+
+
+def _type(side: Node, column: str) -> str:
+    return next((each.type for each in side.schema if each.name == column), "timestamp")

@@ -1,0 +1,87 @@
+"""Windows, gates and temporal filters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate import plan as logical
+from tidegate.circuit.lower.branches import Branches, hashable
+from tidegate.circuit.lower.lowering import Lowering, lower
+from tidegate.circuit.lower.rows import EXACT_GROUPS, aggregate_port, aggregate_spec
+from tidegate.circuit.model import Port
+from tidegate.core.schema import names
+from tidegate.ir.specs import (
+    AggregateSpec,
+    AssignWindowsSpec,
+    GatedAggregateSpec,
+    GateSpec,
+    TemporalFilterSpec,
+    WindowAggregateSpec,
+)
+from tidegate.ir.windows import WatermarkTest, WindowSpec
+from tidegate.kernels import aggregates
+from tidegate.kernels.windowed import on_port
+from tidegate.plan import Node
+
+
+@lower.register
+def _(node: logical.WindowAggregate, to: Lowering) -> Branches:
+    spec = _window_spec(to, node)
+    return to.op(spec, (_window_port(to, node, spec),), node.schema)
+
+
+@lower.register
+def _(node: logical.Window, to: Lowering) -> Branches:
+    spec = AssignWindowsSpec(_with_type(node.window, node.input), names(node.input.schema), node.partition)
+    key = node.partition if node.window.kind == "session" else hashable(node.input.schema)
+    return to.op(spec, (to.port(node.input, key),), node.schema)
+
+
+@lower.register
+def _(node: logical.Gate, to: Lowering) -> Branches:
+    gate = GateSpec(
+        columns=node.columns,
+        release=tuple(WatermarkTest(each.column, to.watermark(each.release), each.inclusive) for each in node.closing),
+        late=()
+        if node.every
+        else tuple(WatermarkTest(e.column, to.watermark(e.late), e.inclusive) for e in node.closing),
+        every=node.every,
+        delayed=node.input.traits.delayed,
+    )
+    below = node.input
+    if isinstance(below, logical.WindowAggregate):
+        spec = _window_spec(to, below)
+        return to.op(GatedAggregateSpec(spec, gate), (_window_port(to, below, spec),), node.schema)
+    if isinstance(below, logical.Aggregate):
+        gate = replace(gate, delayed=below.input.traits.delayed)
+        port = to.rejecting(aggregate_port(to, below), below.input, gate.late)
+        return to.op(GatedAggregateSpec(aggregate_spec(to, below), gate), (port,), node.schema)
+    port = to.rejecting(to.port(below, hashable(below.schema)), below, gate.late)
+    return to.op(gate, (port,), node.schema)
+
+
+@lower.register
+def _(node: logical.TemporalFilter, to: Lowering) -> Branches:
+    spec = TemporalFilterSpec(node.columns, node.since, node.until)
+    return to.op(spec, (to.port(node.input, hashable(node.schema)),), node.schema)
+
+
+def _window_spec(to: Lowering, node: logical.WindowAggregate) -> WindowAggregateSpec:
+    window, below = _with_type(node.window, node.input), node.input.traits
+    keys = (*node.keys, window.start, window.end)
+    aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
+    watermark = None if node.watermark is None else to.watermark(node.watermark)
+    return WindowAggregateSpec(window, aggregate, watermark, node.lateness, below.delayed)
+
+
+def _window_port(to: Lowering, node: logical.WindowAggregate, spec: WindowAggregateSpec) -> Port:
+    key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
+    rows = on_port(spec)
+    port = replace(to.port(node.input, key), hashes=aggregates.hashes(rows), ordered=aggregates.ordered(rows))
+    late = WatermarkTest(node.window.time, spec.watermark or "")
+    return to.rejecting(port, node.input, (late,))
+
+
+def _with_type(window: WindowSpec, input: Node) -> WindowSpec:
+    """The window with the type of its time."""
+    return replace(window, type=next(column.type for column in input.schema if column.name == window.time))
