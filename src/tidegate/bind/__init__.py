@@ -1,7 +1,7 @@
 """Statements -> catalog entries and logical plans."""
 
 from tidegate.bind.adhoc import BoundSelect, bind_select, temp_name
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.bind.relation import bind_relation, known_times, lateness_note
 from tidegate.bind.view import BoundView, Extras, bind_definition
 

@@ -1,17 +1,34 @@
-"""What binding a query needs to know, and what it gives."""
+"""What binding a query needs, and what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from sqlglot import exp
 
-from tidegate.bind.analyzer import Analyzer
 from tidegate.bind.scope import Field
 from tidegate.catalog import Catalog, Relation
+from tidegate.core.schema import Schema
 from tidegate.errors import Warning_
 from tidegate.plan import Node, Project, kept
+
+
+class Analyzer(Protocol):
+    """Answers as Spark would, and raises `tidegate.Error` without a span where Spark refuses."""
+
+    def columns(self, schema: Schema, exprs: Sequence[str]) -> Schema:
+        """Names and types of Spark SQL expressions (aliased or not) over a relation with these columns."""
+        ...
+
+    def query(self, sql: str, relations: Mapping[str, Schema]) -> Schema:
+        """The columns of a whole SELECT over relations with these columns."""
+        ...
+
+    def literal(self, expr: str) -> object:
+        """The value of an expression without columns."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from sqlglot import exp
 
 from tidegate.bind import typing
 from tidegate.bind.aggregates import contains_aggregate, is_aggregate, wanted
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.bind.events.views import TAKEN
 from tidegate.bind.scope import WRITTEN
-from tidegate.bind.storable import check_comparable, storable
-from tidegate.bind.unsupported import refused
+from tidegate.bind.unsupported import check_comparable, refused, storable
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
 from tidegate.ir.windows import WindowSpec

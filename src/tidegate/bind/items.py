@@ -1,4 +1,8 @@
-"""The SELECT list: stars expanded, names resolved, earlier aliases put in where later items use them."""
+"""The SELECT list and ORDER BY ... LIMIT.
+
+Stars are expanded, names resolved, and earlier aliases put in where later items use them. ORDER BY with a LIMIT is a
+maintained top-N; without one the order of a view means nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tidegate.bind.aggregates import is_aggregate
 from tidegate.bind.scope import Fallback, Scope, resolve
-from tidegate.bind.unsupported import check_expression
-from tidegate.errors import Span
+from tidegate.bind.unsupported import check_expression, refused
+from tidegate.errors import Span, make
+from tidegate.ir.specs import Order
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
 
@@ -70,3 +76,71 @@ def _star(node: exp.Expr) -> tuple[str | None, list[exp.Expr]] | None:
         return None
     qualifier = node.table if isinstance(node, exp.Column) else None
     return qualifier or None, list(star.args.get("except_") or ())
+
+
+def order_keys(query: exp.Query, scope: Scope, items: Sequence[Selected]) -> tuple[exp.Ordered, ...]:
+    """The ORDER BY expressions: positions, aliases of the SELECT list, or columns of FROM."""
+    clause = query.args.get("order")
+    return tuple(_ordered(each, scope, items) for each in (clause.expressions if clause else ()))
+
+
+def _ordered(node: exp.Ordered, scope: Scope, items: Sequence[Selected]) -> exp.Ordered:
+    check_expression(node.this)
+    place = ordinal(node.this)
+    tree = at_place(items, place, node) if place is not None else _resolved(node.this, scope, items)
+    result = node.copy()
+    result.set("this", tree.unnest())
+    return result
+
+
+def _resolved(tree: exp.Expr, scope: Scope, items: Sequence[Selected]) -> exp.Expr:
+    """Aliases come before columns of FROM, but not inside of aggregates."""
+    named = aliases(items)
+
+    def prefer_alias(node: exp.Expr) -> exp.Expr:
+        if is_aggregate(node):
+            return resolve(node, scope)
+        if not isinstance(node, exp.Column):
+            return node
+        alias = named(node) if not node.table else None
+        return resolve(node, scope) if alias is None else alias
+
+    return tree.transform(prefer_alias)
+
+
+def order_of(key: exp.Expr, column: str) -> Order:
+    """How a top-N sorts by a column that holds the key's value."""
+    return Order(column, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
+
+
+def ordinal(node: exp.Expr) -> int | None:
+    """`1` in GROUP BY 1 or ORDER BY 1."""
+    return int(node.name) if isinstance(node, exp.Literal) and node.is_int else None
+
+
+def at_place(items: Sequence[Selected], place: int, node: exp.Expr) -> exp.Expr:
+    if not 1 <= place <= len(items):
+        message = f"there is no column number {place}, the SELECT list has {len(items)}"
+        raise make("UNKNOWN_COLUMN", message=message, span=span_of(node))
+    return items[place - 1].tree.copy()
+
+
+def limit_of(query: exp.Query) -> tuple[int, int] | None:
+    """(limit, offset) of a query; None if it has no LIMIT."""
+    limit, offset = query.args.get("limit"), query.args.get("offset")
+    written = limit or offset
+    if written is None:
+        return None
+    if query.args.get("order") is None:
+        hint = "write ORDER BY ... LIMIT, so that there is one answer"
+        raise refused("LIMIT without ORDER BY", span_of(written), hint)
+    if limit is None:
+        raise refused("OFFSET without LIMIT", span_of(written), "write ORDER BY ... LIMIT n OFFSET m")
+    return _count(limit, "LIMIT"), 0 if offset is None else _count(offset, "OFFSET")
+
+
+def _count(node: exp.Expr, word: str) -> int:
+    value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
+    if not isinstance(value, exp.Literal) or not value.is_int:
+        raise refused(f"{word} with anything but a number", span_of(node), f"write {word} 10")
+    return int(value.name)

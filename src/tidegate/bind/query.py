@@ -1,15 +1,103 @@
-"""Any query -> plan."""
+"""Any query -> plan. Both sides of UNION, EXCEPT, INTERSECT get the columns and types that Spark gives the result."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 from sqlglot import exp
 
-from tidegate.bind.context import Bound, Context
+from tidegate.bind.context import Bound, Context, unique
+from tidegate.bind.items import Selected, limit_of, order_keys, order_of
+from tidegate.bind.scope import Scope
 from tidegate.bind.select import bind_select
-from tidegate.bind.set_operations import bind_set_operation, limited
-from tidegate.bind.unsupported import check_clauses, refused
-from tidegate.errors import make
+from tidegate.bind.source import BindQuery, fields_of
+from tidegate.bind.unsupported import cast, check_clauses, refused, storable
+from tidegate.core.schema import Schema
+from tidegate.errors import Error, make
+from tidegate.plan import Distinct, Item, Node, Project, Scalar, SetOp, TopN, UnionAll
+from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
+
+
+def bind_set_operation(query: exp.SetOperation, context: Context, bind_query: BindQuery) -> Bound:
+    """The plan of two queries put together."""
+    if query.args.get("by_name") or query.args.get("on"):
+        raise refused("UNION BY NAME", span_of(query), "list the columns in the same order")
+    left, right = bind_query(query.this, context), bind_query(query.expression, context)
+    result = _common(query, context, left, right)
+    plan = _combined(query, _fitted(left, result), _fitted(right, result))
+    fields = tuple(
+        replace(field, name=column.name, span=first.span)
+        for field, column, first in zip(fields_of(plan), result, left.fields, strict=True)
+    )
+    return Bound(_limited(query, plan, Scope(None, fields)), fields)
+
+
+def limited(query: exp.Query, bound: Bound) -> Bound:
+    """ORDER BY ... LIMIT around a whole query."""
+    plan = bound.visible()
+    scope = Scope(None, bound.fields)
+    return Bound(_limited(query, plan, scope), bound.fields) if limit_of(query) else bound
+
+
+def _limited(query: exp.Query, plan: Node, scope: Scope) -> Node:
+    items = [Selected(field.name, column_tree(field.column), field.span) for field in scope.fields]
+    keys = order_keys(query, scope, items)
+    limit = limit_of(query)
+    if limit is None:
+        return plan
+    for key in keys:
+        if not isinstance(key.this, exp.Column):
+            raise refused("ORDER BY of an expression here", span_of(key), "put the query into FROM (...)")
+    return TopN(storable(plan), (), tuple(order_of(key, key.this.name) for key in keys), *limit)
+
+
+def _common(query: exp.SetOperation, context: Context, left: Bound, right: Bound) -> Schema:
+    """Names of the left side, types wide enough for both."""
+    word = type(query).__name__.upper()
+    if len(left.fields) != len(right.fields):
+        message = f"the sides of {word} have {len(left.fields)} and {len(right.fields)} columns"
+        hint = "both sides need the same number of columns"
+        raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(query.expression))
+    sides = {"__left": Scope(None, left.fields).schema, "__right": Scope(None, right.fields).schema}
+    if [column.type for column in sides["__left"]] == [column.type for column in sides["__right"]]:
+        return sides["__left"]
+    try:
+        return context.analyzer.query("SELECT * FROM __left UNION ALL SELECT * FROM __right", sides)
+    except Error as error:
+        error.span = span_of(query.expression)
+        raise
+
+
+def _fitted(side: Bound, result: Schema) -> Node:
+    """The side with the columns of the result."""
+    taken: set[str] = set()
+    items = []
+    for field, column in zip(side.fields, result, strict=True):
+        tree: exp.Expr = column_tree(field.column)
+        if field.type != column.type:
+            tree = cast(tree, column.type)
+        items.append(Item(unique(column.name, taken), Scalar(tree), column.type, field.nullable))
+    return Project(side.plan, tuple(items))
+
+
+def _combined(query: exp.SetOperation, left: Node, right: Node) -> Node:
+    keeps_all = not query.args.get("distinct")
+    if isinstance(query, exp.Union):
+        both = UnionAll((*_sides(left), right))
+        return both if keeps_all else Distinct(storable(both))
+    kind: Literal["except", "intersect"] = "except" if isinstance(query, exp.Except) else "intersect"
+    return SetOp(kind, keeps_all, storable(left), storable(right))
+
+
+def _sides(left: Node) -> tuple[Node, ...]:
+    """A UNION ALL b UNION ALL c is one union, if nothing happens in between."""
+    if isinstance(left, Project) and isinstance(left.input, UnionAll):
+        passes = [item.expression.column for item in left.items] == list(left.input.columns)
+        if passes and left.columns == left.input.columns:
+            return left.input.sides
+    return (left,)
 
 
 def bind_query(query: exp.Query, context: Context) -> Bound:

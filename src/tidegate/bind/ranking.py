@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidegate.bind import typing
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.bind.grouping import same_text
-from tidegate.bind.ordering import order_of
+from tidegate.bind.items import order_of
 from tidegate.ir.specs import Order
 from tidegate.plan import Node, Project, Rank, kept
 from tidegate.plan.scalar import column_tree

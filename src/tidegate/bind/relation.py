@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from tidegate.bind.analyzer import Analyzer
-from tidegate.bind.storable import check_comparable, check_type
-from tidegate.bind.unsupported import refused
+from tidegate.bind.context import Analyzer
+from tidegate.bind.unsupported import check_comparable, check_type, refused
 from tidegate.catalog import ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span, did_you_mean, make
-from tidegate.plan.words import quoted
+from tidegate.plan.labels import quoted
 from tidegate.sql import render, span_of
 from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Lateness, Name, WatermarkClause
 

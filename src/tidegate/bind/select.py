@@ -1,4 +1,4 @@
-"""SELECT -> plan. One line per stage, in the order in which SQL evaluates them."""
+"""SELECT -> plan."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.bind import typing
-from tidegate.bind.aggregates import contains_aggregate
-from tidegate.bind.clauses import condition, group_keys, having
+from tidegate.bind.aggregates import contains_aggregate, is_aggregate
 from tidegate.bind.context import Bound, Context, unique
-from tidegate.bind.describe import describe
-from tidegate.bind.grouping import check_grouped, same_text
-from tidegate.bind.items import Selected, select_list
+from tidegate.bind.grouping import check_group, check_grouped, same_text
+from tidegate.bind.items import Selected, aliases, at_place, limit_of, order_keys, order_of, ordinal, select_list
 from tidegate.bind.joins import bind_joins
 from tidegate.bind.joins.hint import early_fire, ignored
-from tidegate.bind.ordering import limit_of, order_keys, order_of
 from tidegate.bind.ranking import rank
-from tidegate.bind.scope import Field, Scope
+from tidegate.bind.scope import Field, Scope, resolve
 from tidegate.bind.source import BindQuery, bind_from
-from tidegate.bind.storable import check_comparable, storable
 from tidegate.bind.subqueries import lifted
 from tidegate.bind.temporal import Where, where_of
-from tidegate.bind.unsupported import check_select, refused
+from tidegate.bind.typing import describe
+from tidegate.bind.unsupported import check_comparable, check_expression, check_select, refused, storable
 from tidegate.bind.window_groups import filtered, group_rows
 from tidegate.bind.windows import windowed
 from tidegate.core.schema import Schema
@@ -31,6 +28,54 @@ from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, W
 from tidegate.sql import span_of
 from tidegate.sql.window_spellings import spelled
 from tidegate.sql.windows import WindowCall
+
+
+def condition(select: exp.Select, clause: str, scope: Scope, items: Sequence[Selected]) -> exp.Expr | None:
+    """WHERE or QUALIFY: columns of FROM, then (if there are items) aliases of the SELECT list."""
+    found = select.args.get(clause)
+    if found is None:
+        return None
+    check_expression(found.this)
+    return resolve(found.this, scope, aliases(items) if items else None)
+
+
+def having(select: exp.Select, scope: Scope, items: Sequence[Selected], keys: Sequence[exp.Expr]) -> exp.Expr | None:
+    """HAVING: inside of aggregates columns of FROM; outside keys of the grouping, then aliases."""
+    found = select.args.get("having")
+    if found is None:
+        return None
+    check_expression(found.this)
+    grouped = {same_text(key) for key in keys}
+    named = aliases(items)
+
+    def prefer_alias(node: exp.Expr) -> exp.Expr:
+        if is_aggregate(node):
+            return resolve(node, scope)
+        if not isinstance(node, exp.Column):
+            return node
+        column = resolve(node, scope, named)
+        alias = named(node) if not node.table else None
+        return column if alias is None or same_text(column) in grouped else alias
+
+    tree: exp.Expr = found.this.transform(prefer_alias)
+    return tree
+
+
+def group_keys(select: exp.Select, scope: Scope, items: Sequence[Selected]) -> tuple[exp.Expr, ...] | None:
+    """GROUP BY: positions, columns of FROM, aliases, or ALL that is not aggregated. None: there is no GROUP BY."""
+    clause = select.args.get("group")
+    if clause is None:
+        return None
+    check_group(clause)
+    if clause.args.get("all"):
+        return tuple(item.tree for item in items if not contains_aggregate(item.tree))
+    return tuple(_group_key(node, scope, items) for node in clause.expressions)
+
+
+def _group_key(node: exp.Expr, scope: Scope, items: Sequence[Selected]) -> exp.Expr:
+    check_expression(node)
+    place = ordinal(node)
+    return at_place(items, place, node) if place is not None else resolve(node, scope, aliases(items))
 
 
 @dataclass(frozen=True)

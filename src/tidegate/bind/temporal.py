@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.bind import typing
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.bind.grouping import unsupported_in_where
 from tidegate.bind.scope import Scope, resolve
 from tidegate.bind.unsupported import check_expression, is_now, refused

@@ -8,8 +8,7 @@ from tidegate.bind.context import Bound, Context
 from tidegate.bind.emit import capped, gated, lateness_of, strategy_of
 from tidegate.bind.events.views import over_events
 from tidegate.bind.query import bind_query
-from tidegate.bind.storable import check_type, storable
-from tidegate.bind.unsupported import refused
+from tidegate.bind.unsupported import check_type, refused, storable
 from tidegate.catalog import Catalog, TimeNote
 from tidegate.catalog.bus import BUS, DEFAULT_GROUPS
 from tidegate.core.schema import Column

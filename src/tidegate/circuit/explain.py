@@ -18,7 +18,7 @@ from tidegate.circuit.model import (
     Step,
 )
 from tidegate.plan.explain import Explanation
-from tidegate.plan.words import quoted
+from tidegate.plan.labels import quoted
 
 
 def explain_circuit(circuit: Circuit) -> Explanation:

@@ -21,7 +21,7 @@ from tidegate.ir.specs import (
     WindowAggregateSpec,
 )
 from tidegate.ir.windows import WatermarkTest
-from tidegate.plan.words import call_text, join_text, top_text, window_text
+from tidegate.plan.labels import call_text, join_text, top_text, window_text
 
 
 @singledispatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.bus import BUS, EVENTS, RESULTS
 from tidegate.catalog.maintained import event_views, maintained, uses_bus

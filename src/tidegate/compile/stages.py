@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.bind.events.paths import with_paths
 from tidegate.catalog import Catalog, Relation
 from tidegate.circuit.explain import explain_circuit

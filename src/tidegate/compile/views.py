@@ -9,8 +9,7 @@ from weakref import WeakKeyDictionary
 
 from sqlglot import exp
 
-from tidegate.bind.analyzer import Analyzer
-from tidegate.bind.context import Bound, Context
+from tidegate.bind.context import Analyzer, Bound, Context
 from tidegate.bind.emit import final_gate
 from tidegate.bind.events.views import WINDOW_EDGES, with_window_edges
 from tidegate.bind.relation import sink_entry

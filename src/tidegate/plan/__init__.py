@@ -1,11 +1,10 @@
 """The logical plan: nodes, walking, printing."""
 
 from tidegate.plan.joins import AnyJoin, IntervalJoin, Join, Lookup
-from tidegate.plan.leaves import Node, Scan, View, declared_watermarks
+from tidegate.plan.leaves import Node, Scan, View, declared_watermarks, rewrite_up, walk
 from tidegate.plan.nodes import Aggregate, Distinct, Filter, Item, Project, Rank, SetOp, TopN, UnionAll, kept
 from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
 from tidegate.plan.time import Clocks, Closing, Gate, IngressCheck, TemporalFilter, Window, WindowAggregate
-from tidegate.plan.walk import rewrite_up, walk
 
 __all__ = [
     "Aggregate",

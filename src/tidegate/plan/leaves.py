@@ -1,7 +1,8 @@
-"""What all nodes of a plan have in common, and the nodes that rows come from: inputs and maintained views."""
+"""What all nodes of a plan have in common, how plans are walked, and the nodes that rows come from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -87,3 +88,17 @@ class View(Node):
 
     def __post_init__(self) -> None:
         self._derive(self.plan.schema, replace(self.plan.traits, state=state.NONE))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it."""
+    yield node
+    for below in node.inputs:
+        yield from walk(below)
+
+
+def rewrite_up(node: Node, rule: Callable[[Node], Node]) -> Node:
+    """Applies a rule to every node, inputs first. Nodes that do not change stay the same objects."""
+    inputs = tuple(rewrite_up(below, rule) for below in node.inputs)
+    changed = any(new is not old for new, old in zip(inputs, node.inputs, strict=True))
+    return rule(node.with_inputs(inputs) if changed else node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate import bind, compile, errors
-from tidegate.bind.analyzer import Analyzer
+from tidegate.bind.context import Analyzer
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import Sink

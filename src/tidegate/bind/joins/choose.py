@@ -17,11 +17,9 @@ from tidegate.bind.context import Context, unique
 from tidegate.bind.joins.bounds import Interval, interval_of
 from tidegate.bind.joins.conditions import Compared, Conditions, taken_apart
 from tidegate.bind.joins.hint import Hint, ignored
-from tidegate.bind.joins.pairs import by_pairs
-from tidegate.bind.joins.sides import Side, comparison, held, key_pair
+from tidegate.bind.joins.sides import Side, by_pairs, comparison, held, key_pair
 from tidegate.bind.scope import written
-from tidegate.bind.storable import cast
-from tidegate.bind.unsupported import refused
+from tidegate.bind.unsupported import cast, refused
 from tidegate.catalog import Relation
 from tidegate.errors import Span, make, warning
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tidegate.circuit.model import Branch, Filter, LateFilter, Project
 from tidegate.core.schema import Schema, names
 from tidegate.ir.windows import WatermarkTest
-from tidegate.plan.words import quoted
+from tidegate.plan.labels import quoted
 
 Branches = tuple[Branch, ...]
 

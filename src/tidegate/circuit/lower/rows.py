@@ -13,7 +13,7 @@ from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels import aggregates
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
-from tidegate.plan.words import quoted
+from tidegate.plan.labels import quoted
 
 EXACT_GROUPS = 10_000
 """Up to this many groups a cap is exact: they are all in one bucket."""
