@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -34,6 +34,8 @@ def reached_by_stream(insert: int) -> int:
     within = insert % PAGE
     return insert - within if within <= _LONGEST_PAGE_HEADER else insert
 
+
+_log = logging.getLogger(__name__)
 
 PIECE = 25
 """Where the plugin's message begins in a piece of the log."""
@@ -138,7 +140,7 @@ class Stream:
         due = time.monotonic() + _NOTE
         while self._libpq.is_busy():
             if note and time.monotonic() > due:
-                print(note, file=sys.stderr, flush=True)
+                _log.warning("%s", note)
                 note = ""
             if stopped.is_set():
                 self._libpq.get_cancel().cancel()

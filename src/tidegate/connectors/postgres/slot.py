@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ from tidegate.connectors.postgres.client import library
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.replication import lsn_text, parse_lsn
 from tidegate.errors import Error, enumerated, make
+
+_log = logging.getLogger(__name__)
 
 _SLOT = """
 SELECT to_jsonb(s), pg_current_wal_insert_lsn()::text, current_database(),
@@ -126,11 +128,8 @@ class Watch:
     def look(self, slot: Slot) -> None:
         reason = self._reason(slot)
         if reason is not None and not self._warned:
-            print(
-                f"slot {slot.name} at {self._server.place} holds back {size_text(slot.retained)} of WAL: {reason}",
-                file=sys.stderr,
-                flush=True,
-            )
+            size = size_text(slot.retained)
+            _log.warning("slot %s at %s holds back %s of WAL: %s", slot.name, self._server.place, size, reason)
         self._warned = reason is not None
 
     def _reason(self, slot: Slot) -> str | None:
