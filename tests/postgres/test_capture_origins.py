@@ -14,7 +14,7 @@ import pytest
 from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
 from tests.servers.postgres import PASSWORD, Postgres
 from tidegate.connectors.postgres.replication import Stream
-from tidegate.connectors.postgres.snapshot import Moment
+from tidegate.connectors.postgres.snapshot import Snapshot
 
 METERS = """
 CREATE TABLE meters (id int, day date, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
@@ -285,7 +285,7 @@ def test_no_patience_of_the_servers_ends_a_long_reading(postgres: Postgres, data
         ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'""",
     )
     server = events_of(values, tables="t").server
-    with contextlib.closing(Moment(server)) as moment, contextlib.closing(Stream(server, "test")) as stream:
+    with contextlib.closing(Snapshot(server)) as moment, contextlib.closing(Stream(server, "test")) as stream:
         for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
             assert moment._asked(f"SHOW {name}").fetchone() == ("0",)
             assert stream._asked(f"SHOW {name}", threading.Event()).get_value(0, 0) == b"0"

@@ -273,10 +273,10 @@ def test_a_snapshot_that_is_cut_off_begins_again(
     monkeypatch.setattr(snapshot, "PIECE", 10)
     postgres.execute(database, "INSERT INTO customers SELECT n FROM generate_series(3, 100) AS n")
     source, log = table_of(customers, COLUMNS, table="customers"), Log()
-    read = snapshot.Moment._asked
+    read = snapshot.Snapshot._asked
     fetched = 0
 
-    def cut_off(moment: snapshot.Moment, query: str, *given: object) -> object:
+    def cut_off(moment: snapshot.Snapshot, query: str, *given: object) -> object:
         nonlocal fetched
         fetched += query.startswith("FETCH")
         if fetched == 5:
@@ -284,7 +284,7 @@ def test_a_snapshot_that_is_cut_off_begins_again(
             raise ConnectionResetError("cut off")
         return read(moment, query, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(snapshot.Moment, "_asked", cut_off)
+    monkeypatch.setattr(snapshot.Snapshot, "_asked", cut_off)
     with pytest.raises(ConnectionResetError):
         caught_up(tmp_path, log, source)
     assert log.entries == []

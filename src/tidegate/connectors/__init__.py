@@ -1,4 +1,5 @@
-"""How rows come in from elsewhere and how changes leave: one folder per connector, all with the same anatomy.
+"""Sources and sinks, one folder per connector, all with the same anatomy.
 
-`options.py` says what a connector can be told, `source.py` reads, `sink.py` writes. `registry` finds them by name.
+`options.py` declares the options, `source.py` and `capture.py` read, `sink.py` writes. `contract` defines what a source
+and a sink are; `registry` finds connectors by name, those of other packages by entry point.
 """

@@ -50,7 +50,7 @@ def outcome(changes: pa.Table, columns: Schema, key: Sequence[str]) -> Outcome:
     return Outcome(*(rows.take(found) for found in places))
 
 
-def refuse_clash(columns: Schema, at: Span | None) -> None:
+def reject_clash(columns: Schema, at: Span | None) -> None:
     """A changelog has columns op, weight and step beside those of the view."""
     clash = [name for name in names(columns) if name.casefold() in ADDED]
     if clash:

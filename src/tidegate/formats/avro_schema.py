@@ -89,7 +89,7 @@ class Registry:
 
 
 def registry_of(bag: Bag) -> Registry:
-    """Takes the options of a registry out of the bag."""
+    """Take the options of a registry out of the bag."""
     aliases = ("schema.registry", "schema.registry.url", "avro_confluent.url", "avro_confluent.schema_registry.url")
     return Registry(
         url=bag.required("schema_registry_url", "http://localhost:8081", aliases).rstrip("/"),
@@ -172,7 +172,7 @@ def tagged(columns: Schema) -> AvroSchema:
     return {"type": "record", "name": "Change", "namespace": _NAMESPACE, "fields": fields}
 
 
-def refuse_names(layout: Layout, bag: Bag) -> None:
+def reject_names(layout: Layout, bag: Bag) -> None:
     """Names of Avro are of letters, digits and underscores."""
     seen: set[str] = set()
     for name in _all_names(layout.columns):

@@ -40,7 +40,7 @@ class Times:
 
 
 def times_of(bag: Bag, unit: str = "s", day_numbers: bool = False) -> Times:
-    """Takes the options of times out of the bag."""
+    """Take the options of times out of the bag."""
     return Times(
         unit=bag.choice("timestamp_unit", UNITS, unit) or unit,
         timestamp_format=bag.text("timestamp_format"),

@@ -9,14 +9,14 @@ from tidegate.core.options import Bag, checked_format
 from tidegate.core.schema import names
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 from tidegate.formats.avro import AvroKeyed, AvroKeys, AvroReader, AvroWriter
-from tidegate.formats.avro_schema import Registry, refuse_names, registry_of
+from tidegate.formats.avro_schema import Registry, registry_of, reject_names
 from tidegate.formats.contract import ChangeReader, ChangeWriter, Decoder, Encoder, KeyWriter, Layout, Reader, Writer
 from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
 from tidegate.formats.envelopes import OpsEncoder, PlainDecoder, PlainEncoder, UpsertDecoder, UpsertEncoder
 from tidegate.formats.fields import UNITS, Times, times_of
 from tidegate.formats.json import JsonReader, JsonWriter
 from tidegate.formats.keys import JsonKeys, NoKeys, RawKeys, TextKeys
-from tidegate.formats.text import CsvReader, CsvWriter, RawReader, RawWriter, dialect_of, refuse_nested, refuse_others
+from tidegate.formats.text import CsvReader, CsvWriter, RawReader, RawWriter, dialect_of, reject_nested, reject_others
 
 _ENCODINGS = ("json", "avro", "csv", "raw")
 _CHANGE_ENCODINGS = ("json", "avro")
@@ -70,7 +70,7 @@ def encoder(layout: Layout, format: str | None, bag: Bag, subject: str | None = 
     topic; without any, the name of the relation."""
     chosen = _chosen(format, bag, _SPELLINGS | _OF_SINKS)
     if chosen.encoding == "avro":
-        refuse_names(layout, bag)
+        reject_names(layout, bag)
         registry, named = registry_of(bag), bag.text("subject", subject) or layout.relation
         avro = AvroWriter(layout, registry, named)
         return _encoder(layout, chosen, bag, avro, avro, (registry, named))
@@ -130,10 +130,10 @@ def _reader(layout: Layout, encoding: str, bag: Bag) -> Reader:
 
 def _text_reader(layout: Layout, encoding: str, bag: Bag, times: Times, key: TextKeys) -> Reader:
     if encoding == "csv":
-        refuse_nested(layout, bag)
+        reject_nested(layout, bag)
         return CsvReader(layout, dialect_of(bag), times, key)
     if encoding == "raw":
-        refuse_others(layout, bag)
+        reject_others(layout, bag)
         return RawReader(layout, key)
     return JsonReader(layout, times, key)
 
@@ -172,9 +172,9 @@ def _text_keys(layout: Layout, times: Times, bag: Bag, allowed: Sequence[str]) -
 
 def _text_writer(layout: Layout, encoding: str, bag: Bag) -> Writer:
     if encoding == "raw":
-        refuse_others(layout, bag)
+        reject_others(layout, bag)
         return RawWriter()
-    refuse_nested(layout, bag)
+    reject_nested(layout, bag)
     return CsvWriter(dialect_of(bag))
 
 

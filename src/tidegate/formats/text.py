@@ -46,7 +46,7 @@ class Dialect:
 
 
 def dialect_of(bag: Bag) -> Dialect:
-    """Takes the options of CSV out of the bag."""
+    """Take the options of CSV out of the bag."""
     return Dialect(
         delimiter=bag.text("delimiter", ",") or ",",
         quote=bag.text("quote", '"') or "",
@@ -55,7 +55,7 @@ def dialect_of(bag: Bag) -> Dialect:
     )
 
 
-def refuse_nested(layout: Layout, bag: Bag) -> None:
+def reject_nested(layout: Layout, bag: Bag) -> None:
     """A line has no place for arrays, maps and structs."""
     for column in layout.columns:
         if pa.types.is_nested(arrow_type(column.type)):
@@ -145,7 +145,7 @@ class CsvWriter:
 _RAW_TEXT = f"CAST({VALUE} AS STRING)"
 
 
-def refuse_others(layout: Layout, bag: Bag) -> None:
+def reject_others(layout: Layout, bag: Bag) -> None:
     """Only one column of text or bytes can be a value as it is."""
     types = [arrow_type(column.type) for column in layout.columns]
     if len(types) == 1 and (pa.types.is_string(types[0]) or pa.types.is_binary(types[0])):

@@ -204,7 +204,7 @@ class Plan:
 
 
 def plan(spec: SourceSpec, bag: Bag) -> Plan:
-    """Takes a source's options out of the bag."""
+    """Take a source's options out of the bag."""
     if spec.format is not None:
         raise make("UNKNOWN_FORMAT", message="DATAGEN has no formats", hint="leave FORMAT out", span=bag.span)
     rows = bag.integer("rows", aliases=("number_of_rows",))

@@ -1,4 +1,4 @@
-"""What `INTO FILE (...)` can be told."""
+"""Options of `INTO FILE (...)`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WriteOptions:
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
-    """Takes a sink's options out of the bag."""
+    """Take a sink's options out of the bag."""
     at = bag.span_of("path")
     path = Path(bag.required("path", "events.jsonl"))
     if path.is_dir() or not path.name:

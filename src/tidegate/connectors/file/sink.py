@@ -95,7 +95,7 @@ class FileSink(Sink):
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = read_record(path)
         if kept is None or kept.owner != context.owner:
-            self._refuse_content()
+            self._reject_content()
             kept = Record(context.owner)
             write_record(path, kept)
         self._record = kept
@@ -121,7 +121,7 @@ class FileSink(Sink):
     def close(self) -> None:
         pass
 
-    def _refuse_content(self) -> None:
+    def _reject_content(self) -> None:
         path = self.options.path
         if path.exists() and path.stat().st_size:
             raise make(

@@ -49,7 +49,7 @@ class WriteOptions:
 
 
 def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
-    """Takes a source's options out of the bag."""
+    """Take a source's options out of the bag."""
     at = bag.span_of("path")
     path = bag.required("path", "some/folder")
     folder, name = _folder_and_name(path)
@@ -76,7 +76,7 @@ def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
-    """Takes a sink's options out of the bag."""
+    """Take a sink's options out of the bag."""
     path = bag.required("path", "some/folder")
     chosen = checked_format(bag, spec.format, FORMATS, "parquet")
     mode = bag.choice("mode", MODES, "append")

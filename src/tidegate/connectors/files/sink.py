@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.files.options import WriteOptions, write_options
-from tidegate.connectors.rows import appended, refuse_clash
+from tidegate.connectors.rows import appended, reject_clash
 from tidegate.core.durable import write_atomically
 from tidegate.core.options import Bag
 from tidegate.core.render import csv_column, json_objects
@@ -52,7 +52,7 @@ class FilesSink(Sink):
         at = bag.span_of("mode")
         options = write_options(spec, bag)
         if options.mode == "changelog":
-            refuse_clash(spec.columns, at)
+            reject_clash(spec.columns, at)
         return cls(spec, options)
 
     @property
@@ -64,7 +64,7 @@ class FilesSink(Sink):
         self.options.path.mkdir(parents=True, exist_ok=True)
         marker = self.options.path / f"_{self.prefix}owner.json"
         if not marker.exists():
-            self._refuse_leftovers(context)
+            self._reject_leftovers(context)
             write_atomically(marker, lambda file: file.write(json.dumps({"owner": context.owner}).encode()))
         elif json.loads(marker.read_text())["owner"] != context.owner:
             raise self._not_ours(context)
@@ -88,7 +88,7 @@ class FilesSink(Sink):
         found = re.fullmatch(rf"{re.escape(self.prefix)}(\d+)\.{self.options.format}", path.name)
         return int(found[1]) if found else None
 
-    def _refuse_leftovers(self, context: SinkContext) -> None:
+    def _reject_leftovers(self, context: SinkContext) -> None:
         if self.last_step() is not None:
             raise self._not_ours(context)
 

@@ -142,7 +142,7 @@ class BusOptions:
 
 
 def bus_options(spec: SourceSpec, bag: Bag) -> BusOptions:
-    """Takes the options of a source without columns out of the bag."""
+    """Take the options of a source without columns out of the bag."""
     format = checked_format(bag, spec.format, FORMATS, "json")
     return BusOptions(bag.text("channel"), format.startswith("debezium"))
 

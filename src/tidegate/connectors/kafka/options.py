@@ -58,7 +58,7 @@ class ReadOptions:
 
 
 def read_options(bag: Bag, table: bool) -> ReadOptions:
-    """Takes a source's options out of the bag. `table`: it is for a table with a key."""
+    """Take a source's options out of the bag. `table`: it is for a table with a key."""
     brokers = bag.required("brokers", "localhost:9092", BROKERS)
     topics, pattern = _topics(bag)
     start_at = bag.span_of("start")
@@ -193,7 +193,7 @@ class WriteOptions:
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
-    """Takes a sink's options out of the bag, all but those of its format."""
+    """Take a sink's options out of the bag, all but those of its format."""
     key_at = bag.span_of("key")
     return WriteOptions(
         brokers=bag.required("brokers", "localhost:9092", BROKERS),

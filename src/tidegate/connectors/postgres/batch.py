@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.connectors.contract import RejectedRow, Rows
-from tidegate.connectors.postgres.client import Away
-from tidegate.connectors.postgres.events import BusRows, Encode, Shape, Stamp
-from tidegate.connectors.postgres.keyed_rows import KeyedRows, Lookup
+from tidegate.connectors.postgres.client import Unreachable
+from tidegate.connectors.postgres.events import Encode, EventBuffer, Shape, Stamp
+from tidegate.connectors.postgres.keyed_rows import Lookup, TableBuffer
 from tidegate.connectors.postgres.pgoutput import Begin, Change, Commit, Message, Table, Truncate
 from tidegate.connectors.postgres.publication import Followed
 from tidegate.connectors.postgres.tables import OriginTable
@@ -21,7 +21,7 @@ SECONDS, CHANGES, BYTES = 0.05, 20_000, 8 << 20
 class ToBus:
     """A source of events, and the tables that it is for."""
 
-    rows: BusRows
+    rows: EventBuffer
     followed: Followed
 
     def wants(self, table: Table) -> bool:
@@ -35,12 +35,12 @@ class ToBus:
 class ToTable:
     """A relation, and the table that it is a copy of."""
 
-    rows: KeyedRows
+    rows: TableBuffer
     table: OriginTable
 
     def wants(self, table: Table) -> bool:
         if table.oid != self.table.oid and table[1:3] == (self.table.schema, self.table.name):
-            raise Away(f"table {self.table.sql} was made anew", "it is read again")
+            raise Unreachable(f"table {self.table.sql} was made anew", "it is read again")
         return table.oid == self.table.oid
 
 
@@ -54,7 +54,7 @@ class _Route:
 
 
 @dataclass
-class Gathering:
+class ChangeBatch:
     """`floor`: what was committed before it has been taken in already. `now` is the processing clock, `encoders` knows
     how a table's values are written."""
 
@@ -147,7 +147,7 @@ class Gathering:
         for rows in keyed:
             rows.truncate()
 
-    def _wanted(self, oid: int) -> tuple[_Route, Stamp, list[BusRows], list[KeyedRows]]:
+    def _wanted(self, oid: int) -> tuple[_Route, Stamp, list[EventBuffer], list[TableBuffer]]:
         """Who takes a change of a table in the present transaction."""
         route, stamp = self._routes[oid], self._stamp
         assert stamp is not None

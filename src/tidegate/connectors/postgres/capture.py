@@ -11,13 +11,13 @@ from typing import Any
 
 from tidegate.connectors.contract import Capture, CaptureContext, Intake, RejectedRow, Rows, SourceSpec
 from tidegate.connectors.postgres import slot as slots
-from tidegate.connectors.postgres.batch import Gathering, ToBus, ToTable
-from tidegate.connectors.postgres.client import Away, broken, connected, library
-from tidegate.connectors.postgres.events import BusRows, Types
+from tidegate.connectors.postgres.batch import ChangeBatch, ToBus, ToTable
+from tidegate.connectors.postgres.client import Unreachable, broken, connected, library
+from tidegate.connectors.postgres.events import EventBuffer, Types
 from tidegate.connectors.postgres.following import Follower
-from tidegate.connectors.postgres.keyed_rows import KeyedRows
+from tidegate.connectors.postgres.keyed_rows import TableBuffer
 from tidegate.connectors.postgres.options import Following, Server
-from tidegate.connectors.postgres.position import Clock, Place, Record, place_of_json
+from tidegate.connectors.postgres.position import Clock, Record, SourcePosition, parse_position
 from tidegate.connectors.postgres.publication import Followed, Names, drop_publication, names_of, prepare
 from tidegate.connectors.postgres.replication import (
     ReplicationError,
@@ -27,7 +27,7 @@ from tidegate.connectors.postgres.replication import (
     parse_lsn,
     reached_by_stream,
 )
-from tidegate.connectors.postgres.snapshot import Beginning, Moment
+from tidegate.connectors.postgres.snapshot import InitialLoad, Snapshot
 from tidegate.connectors.postgres.tables import OriginTable, check_parts, same_tables
 from tidegate.errors import Error, enumerated, make
 
@@ -55,7 +55,7 @@ class Session:
         self._intake, self._clock, self._look, self._count = intake, clock, look, count
         self._followed = prepare(side, server, sources, names, record)
         self._relations = [one.spec.relation for one in self._followed]
-        self._place = place_of_json(intake.position, record.facts.life)
+        self._place = parse_position(intake.position, record.facts.life)
 
     def run(self, once: bool, again: bool) -> None:
         """Takes in what is there now (`once`), or all that comes. `again`: this is not the first run, so a connection
@@ -87,10 +87,10 @@ class Session:
         slots.check_whole(slot, self._names.slot, taken, known, self._server, self._relations)
         return slot
 
-    def _begun(self, stream: Stream, slot: slots.Slot | None) -> Place:
+    def _begun(self, stream: Stream, slot: slots.Slot | None) -> SourcePosition:
         """The place to go on from; the content of new relations is on record then."""
         stopped = self._intake.stopped
-        beginning = Beginning(
+        beginning = InitialLoad(
             self._server, self._side, stream, self._names, self._record, slot, self._clock.now, stopped
         )
         fresh = beginning.fresh(self._followed, self._place)
@@ -106,11 +106,11 @@ class Session:
         self._append(*gathering.take(), self._place.lsn)
         return self._place
 
-    def _gathering(self, place: Place | None) -> Gathering:
+    def _gathering(self, place: SourcePosition | None) -> ChangeBatch:
         types = Types()
-        found = Gathering(
-            [ToBus(BusRows(one.spec.relation), one) for one in self._followed if not one.keyed],
-            [ToTable(KeyedRows(one.spec), one.tables[0]) for one in self._followed if one.keyed],
+        found = ChangeBatch(
+            [ToBus(EventBuffer(one.spec.relation), one) for one in self._followed if not one.keyed],
+            [ToTable(TableBuffer(one.spec), one.tables[0]) for one in self._followed if one.keyed],
             place.lsn if place is not None else 0,
             self._clock.now,
             lambda table: types.encoders(table, self._side),
@@ -123,7 +123,7 @@ class Session:
                 keyed.rows.since = place.since[name].lsn if name in place.since else 0
         return found
 
-    def _start(self, stream: Stream, place: Place, again: bool) -> None:
+    def _start(self, stream: Stream, place: SourcePosition, again: bool) -> None:
         """Waits for a moment if the slot is in use: a connection that was just closed may not be gone yet."""
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -140,7 +140,7 @@ class Session:
     def _in_use(self, again: bool) -> Exception:
         slot = slots.find_slot(self._side, self._names.slot, self._server)
         error = slots.in_use(self._names.slot, None if slot is None else slot.holder, self._server)
-        return Away(error.message, "") if again else error
+        return Unreachable(error.message, "") if again else error
 
     def _append(self, rows: Sequence[Rows], rejected: Sequence[RejectedRow], end: int) -> None:
         assert self._place is not None
@@ -165,12 +165,12 @@ class Session:
         for table in now:
             check_parts(table)
         if one.keyed and not now:
-            raise Away(f"table {one.tables[0].sql} at {self._server.place} was dropped", "")
+            raise Unreachable(f"table {one.tables[0].sql} at {self._server.place} was dropped", "")
         if one.keyed and replace(one, tables=now).form.rewritten(one.form):
-            raise Away(f"the rows of table {one.tables[0].sql} were written anew", "they are read again")
+            raise Unreachable(f"the rows of table {one.tables[0].sql} were written anew", "they are read again")
 
-    def _moment(self) -> Moment:
-        return Moment(self._server)
+    def _moment(self) -> Snapshot:
+        return Snapshot(self._server)
 
     def _here(self) -> int:
         return reached_by_stream(
@@ -201,7 +201,7 @@ class Session:
 
 
 class PostgresCapture(Capture):
-    """Every transaction is taken in whole, once, with the place behind it. After a break it goes on from there."""
+    """Appends every transaction whole and once, with the position behind it. After a failure it resumes from there."""
 
     def __init__(
         self, server: Server, sources: Sequence[tuple[SourceSpec, Following]], context: CaptureContext
@@ -233,7 +233,7 @@ class PostgresCapture(Capture):
                 slots.drop_slot(connection, names.slot)
             if names.own_publication or record.facts.publication:
                 drop_publication(connection, names.publication)
-            record.forget()
+            record.remove()
 
     def _run(self, intake: Intake, once: bool) -> None:
         self._runs += 1

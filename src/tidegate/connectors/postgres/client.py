@@ -54,8 +54,8 @@ PATIENT = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 """Settings of a connection that reads a whole table, or waits while another one does."""
 
 
-class Away(OSError):
-    """The server does not answer, or not now. `said`: in its words or those of libpq."""
+class Unreachable(OSError):
+    """The server cannot be reached now. `said` is the reason in the words of the server or of libpq."""
 
     def __init__(self, message: str, said: str) -> None:
         super().__init__(f"{message}: {said}" if said else message)
@@ -126,17 +126,17 @@ def connected(server: Server, as_text: bool = False, settings: str = "", **more:
     return connection
 
 
-def broken(server: Server, failure: object) -> Away:
+def broken(server: Server, failure: object) -> Unreachable:
     """A connection that was there and is not any more."""
     said = " ".join(_without_password(str(failure), server).split())
-    return Away(f"the connection to PostgreSQL at {server.place} broke", said)
+    return Unreachable(f"the connection to PostgreSQL at {server.place} broke", said)
 
 
 def _reached(server: Server) -> Any:
     """A connection for one reading: a server that is away is an error."""
     try:
         return connected(server, as_text=True)
-    except Away as away:
+    except Unreachable as away:
         raise make(
             "PIPELINE_FAILED",
             message=away.message,
@@ -170,7 +170,7 @@ def _unconnected(text: str, server: Server) -> Exception:
     said = _without_password(text, server)
     refused = _REFUSED.search(said)
     if refused is None or _NOT_NOW.search(said):
-        return Away(f"no PostgreSQL server answers at {server.place}", " ".join(said.split()))
+        return Unreachable(f"no PostgreSQL server answers at {server.place}", " ".join(said.split()))
     if "WAL sender" in refused[1] or "walsender" in refused[1]:
         return make(
             "PIPELINE_FAILED",

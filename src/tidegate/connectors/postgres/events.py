@@ -213,7 +213,7 @@ class Stamp:
         return f"{self._head}{self.seq}}}"
 
 
-class BusRows:
+class EventBuffer:
     """The events of one source, those of many in a compact form. Changes that were committed before `since` are not
     among them."""
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from tidegate.connectors.postgres.batch import Gathering, ToTable
-from tidegate.connectors.postgres.client import Away
+from tidegate.connectors.postgres.batch import ChangeBatch, ToTable
+from tidegate.connectors.postgres.client import Unreachable
 from tidegate.connectors.postgres.keyed_rows import Lookup
 from tidegate.connectors.postgres.pgoutput import Commit, Table, decode
 from tidegate.connectors.postgres.replication import PIECE, Stream, is_log, keepalive
-from tidegate.connectors.postgres.snapshot import Moment
+from tidegate.connectors.postgres.snapshot import Snapshot
 
 TICK, ASK, IDLE = 0.1, 0.02, 10.0
 """Seconds: how long nothing is waited for, between questions for the server's place, and between idle confirmations."""
@@ -29,10 +29,10 @@ class Follower:
     def __init__(
         self,
         stream: Stream,
-        gathering: Gathering,
+        gathering: ChangeBatch,
         append: Callable[[Any, Any, int], None],
         keep: Callable[[int], None],
-        moment: Callable[[], Moment],
+        moment: Callable[[], Snapshot],
         look: Callable[[], None],
         stopped: threading.Event,
     ) -> None:
@@ -133,10 +133,11 @@ class Follower:
                     return False
                 if self._gathering.complete(_lookup(moment)):
                     return True
-        raise Away("rows whose large values were not sent cannot be read", "the user may not see them, or not yet")
+        reason = "the user may not see them, or not yet"
+        raise Unreachable("rows whose large values were not sent cannot be read", reason)
 
 
-def _lookup(moment: Moment) -> Callable[[ToTable, Table], Lookup]:
+def _lookup(moment: Snapshot) -> Callable[[ToTable, Table], Lookup]:
     def of_table(to: ToTable, table: Table) -> Lookup:
         columns, key = to.rows.columns(table), to.rows.key_columns(table)
         return lambda keys: moment.rows(table, columns, key, keys)

@@ -13,7 +13,7 @@ from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.client import quoted
 from tidegate.connectors.postgres.events import filled
 from tidegate.connectors.postgres.pgoutput import UNCHANGED, Cell, Cells, Change, Table
-from tidegate.connectors.postgres.values import place_of, typed
+from tidegate.connectors.postgres.values import column_index, typed
 from tidegate.core.columns import WEIGHT
 from tidegate.core.schema import names
 from tidegate.core.types import arrow_type
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     before: Key | None = None
 
 
-class KeyedRows:
+class TableBuffer:
     """The rows of one relation, those of many in a compact form. Changes that were committed before `since` are not
     among them."""
 
@@ -59,7 +59,7 @@ class KeyedRows:
         there = [column.name for column in table.columns]
         origin, relation = f"table {table.schema}.{table.name}", self.spec.relation
         further = f"DROP and CREATE {relation} again"
-        self._places = [place_of(column.name, there, origin, relation, further) for column in self.spec.columns]
+        self._places = [column_index(column.name, there, origin, relation, further) for column in self.spec.columns]
         self._oids = [table.columns[place].oid for place in self._places]
         others = (values.BOOL, values.BLANK_PADDED)
         self._other_forms = [(at, oid) for at, oid in enumerate(self._oids) if oid in others]

@@ -11,7 +11,7 @@ from tidegate.catalog.bus import BUS
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, Intake, SourceSpec
 from tidegate.connectors.postgres.client import broken, connected, library
 from tidegate.connectors.postgres.events import json_payload
-from tidegate.connectors.postgres.options import Server, refuse_columns, server_options
+from tidegate.connectors.postgres.options import Server, reject_columns, server_options
 from tidegate.connectors.postgres.position import Clock
 from tidegate.core.options import Bag
 from tidegate.errors import make
@@ -27,7 +27,7 @@ class ListenOptions:
 
 
 def listen_options(bag: Bag) -> ListenOptions:
-    """Takes a source's options out of the bag."""
+    """Take a source's options out of the bag."""
     server = server_options(bag)
     expected = f"names such as 'orders, payments', of at most {LONGEST_CHANNEL} bytes each"
     channels = bag.take("channels", channel_names, expected, aliases=("channel",))
@@ -103,7 +103,7 @@ class NotifySource(CapturedSource):
 
     @classmethod
     def build(cls, spec: SourceSpec, bag: Bag) -> NotifySource:
-        refuse_columns(spec, bag)
+        reject_columns(spec, bag)
         return cls(spec, listen_options(bag))
 
     @property

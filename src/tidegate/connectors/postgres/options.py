@@ -64,7 +64,7 @@ class ReadOptions:
 
 
 def read_options(bag: Bag) -> ReadOptions:
-    """Takes the options of a table out of the bag."""
+    """Take the options of a table out of the bag."""
     server = server_options(bag)
     refresh_at = bag.span_of("refresh")
     query, table = _what(bag)
@@ -77,14 +77,14 @@ def read_options(bag: Bag) -> ReadOptions:
             span=refresh_at,
         )
     if query is not None or interval is not None or refresh in ("manual", "snapshot_only"):
-        _refuse_following(bag)
+        _reject_following(bag)
         return ReadOptions(server, query, table, interval)
     bag.choice("snapshot", ("initial",))
     return ReadOptions(server, None, table, None, _following(bag, (table,), snapshot=True))
 
 
 def event_options(bag: Bag) -> ReadOptions:
-    """Takes the options of a source of events out of the bag."""
+    """Take the options of a source of events out of the bag."""
     server = server_options(bag)
     expected = "names such as 'orders, sales.items', or '*' for all tables"
     tables = bag.take("tables", table_names, expected, aliases=("table", "table_name"))
@@ -101,7 +101,7 @@ def _following(bag: Bag, tables: tuple[tuple[str, ...], ...], snapshot: bool) ->
     return Following(tables, publication, slot, snapshot, bag.size("max_slot_lag", MAX_SLOT_LAG) or MAX_SLOT_LAG)
 
 
-def _refuse_following(bag: Bag) -> None:
+def _reject_following(bag: Bag) -> None:
     for name in ("slot", "publication", "snapshot", "max_slot_lag"):
         at = bag.span_of(name)
         if bag.text(name) is not None:
@@ -240,7 +240,7 @@ def _when(bag: Bag) -> tuple[str | None, timedelta | None]:
     return refresh, interval
 
 
-def refuse_columns(spec: SourceSpec, bag: Bag) -> None:
+def reject_columns(spec: SourceSpec, bag: Bag) -> None:
     """They go to the bus, which has columns of its own."""
     if spec.format is not None:
         raise make("UNKNOWN_FORMAT", message=f"{spec.kind} has no formats", hint="leave FORMAT out", span=bag.span)

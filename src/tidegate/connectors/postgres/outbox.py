@@ -13,7 +13,7 @@ from tidegate.catalog.bus import BUS
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, Intake, SourceSpec
 from tidegate.connectors.postgres.client import AS_TEXT, broken, connected, library, quoted
 from tidegate.connectors.postgres.events import encoder, json_payload
-from tidegate.connectors.postgres.options import Server, refuse_columns, server_options, table_name
+from tidegate.connectors.postgres.options import Server, reject_columns, server_options, table_name
 from tidegate.connectors.postgres.position import Clock
 from tidegate.connectors.postgres.tables import OriginTable, find_table
 from tidegate.core.options import Bag
@@ -47,7 +47,7 @@ class OutboxOptions:
 
 
 def outbox_options(bag: Bag) -> OutboxOptions:
-    """Takes a source's options out of the bag."""
+    """Take a source's options out of the bag."""
     server = server_options(bag)
     table = bag.take("table", table_name, "a name such as 'outbox' or 'sales.outbox'")
     columns = {name: _spellings(bag.text(f"{name}_column"), usual) for name, usual in COLUMNS.items()}
@@ -223,7 +223,7 @@ class OutboxSource(CapturedSource):
 
     @classmethod
     def build(cls, spec: SourceSpec, bag: Bag) -> OutboxSource:
-        refuse_columns(spec, bag)
+        reject_columns(spec, bag)
         return cls(spec, outbox_options(bag))
 
     @property

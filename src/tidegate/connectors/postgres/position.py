@@ -16,7 +16,7 @@ from tidegate.core.durable import write_atomically
 
 
 class Clock:
-    """Never goes back, not even from one run to the next: `last` is on record with the position."""
+    """A processing clock that never goes back, not even from one run to the next: `last` is part of the position."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
@@ -60,7 +60,7 @@ class Record:
             self._write(facts)
             self.facts = facts
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         self._path.unlink(missing_ok=True)
 
     def _write(self, facts: Facts) -> None:
@@ -79,9 +79,9 @@ class Since:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Everything before `lsn` is on record, for the relations in `since`. `life` is that of the capture's record, and
-    `time_us` the last processing time that was given out."""
+class SourcePosition:
+    """The position behind the last rows that were appended: for the relations in `since`, everything before `lsn` is in
+    the insert log. `life` is that of the capture's record, `time_us` the last processing time given to an event."""
 
     lsn: int
     life: str
@@ -96,13 +96,13 @@ class Place:
         return {"lsn": lsn_text(self.lsn), "tables": tables, "life": self.life, "time": self.time_us}
 
 
-def place_of_json(found: Any, life: str) -> Place | None:
-    """The place of a position; None if there is none, or it is of a capture that was forgotten."""
+def parse_position(found: Any, life: str) -> SourcePosition | None:
+    """Parse a position; None if there is none, or if it belongs to a capture that was dropped."""
     if not found or found["life"] != life:
         return None
     tables = found["tables"].items()
     since = {name: Since(parse_lsn(said["since"]), said.get("oid"), _form(said.get("form"))) for name, said in tables}
-    return Place(parse_lsn(found["lsn"]), life, since, found["time"])
+    return SourcePosition(parse_lsn(found["lsn"]), life, since, found["time"])
 
 
 def _form(said: Any) -> Form | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library
+from tidegate.connectors.postgres.client import PATIENT, Unreachable, broken, connected, library
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.pgoutput import EPOCH_US
 
@@ -189,7 +189,7 @@ class Stream:
             return self._broken(said)
         return ReplicationError(said, state)
 
-    def _broken(self, said: str) -> Away:
+    def _broken(self, said: str) -> Unreachable:
         return broken(self._server, said)
 
 

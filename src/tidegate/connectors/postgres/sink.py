@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.postgres.client import Away
+from tidegate.connectors.postgres.client import Unreachable
 from tidegate.connectors.postgres.options import Server, server_options, table_name
 from tidegate.connectors.postgres.sink_table import Table, definition, fields, found, looked_at, quoted, with_key
 from tidegate.connectors.postgres.sink_writer import Appending, Replacing, understood, writing
-from tidegate.connectors.rows import no_key, refuse_clash
+from tidegate.connectors.rows import no_key, reject_clash
 from tidegate.core.options import Bag
 from tidegate.errors import Error, enumerated, make
 from tidegate.traits.kind import Kind
@@ -34,7 +34,7 @@ class WriteOptions:
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
-    """Takes a sink's options out of the bag."""
+    """Take a sink's options out of the bag."""
     table_at, mode_at = bag.span_of("table"), bag.span_of("mode")
     server = server_options(bag)
     table = bag.take("table", table_name, _NAME, aliases=("table_name",))
@@ -45,7 +45,7 @@ def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
     if mode == "upsert" and not spec.key:
         raise no_key(spec.kind, mode, spec.reads, mode_at)
     if mode == "changelog":
-        refuse_clash(spec.columns, mode_at)
+        reject_clash(spec.columns, mode_at)
     steps = bag.take("steps_table", table_name, _NAME) or (*table[:-1], STEPS)
     if steps == table:
         message = f"{'.'.join(table)} cannot hold both the rows and the numbers of steps"
@@ -195,7 +195,7 @@ class PostgresSink(Sink):
         rested = self._session is not None
         try:
             self._apply(step, changes)
-        except Away:
+        except Unreachable:
             if not rested:
                 raise
             self._apply(step, changes)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.contract import SinkSpec
-from tidegate.connectors.postgres.client import Away, broken, connected, library
+from tidegate.connectors.postgres.client import Unreachable, broken, connected, library
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.sink_table import Field, Table, quoted
 from tidegate.connectors.rows import appended, outcome
@@ -50,7 +50,7 @@ def _failed(failure: Any, server: Server, what: str, rights: str) -> Exception:
     if code is None or said is None:
         return broken(server, failure)
     if code.startswith(_PASSING):
-        return Away(f"PostgreSQL at {server.place} takes nothing now", said)
+        return Unreachable(f"PostgreSQL at {server.place} takes nothing now", said)
     return _refusal(failure, server, what, rights)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.postgres.batch import Gathering
-from tidegate.connectors.postgres.client import PATIENT, Away, broken, connected, library, quoted
-from tidegate.connectors.postgres.events import BusRows, Shape
-from tidegate.connectors.postgres.keyed_rows import Key, KeyedRows
+from tidegate.connectors.postgres.batch import ChangeBatch
+from tidegate.connectors.postgres.client import PATIENT, Unreachable, broken, connected, library, quoted
+from tidegate.connectors.postgres.events import EventBuffer, Shape
+from tidegate.connectors.postgres.keyed_rows import Key, TableBuffer
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.pgoutput import Table, TableColumn
-from tidegate.connectors.postgres.position import Place, Record, Since
+from tidegate.connectors.postgres.position import Record, Since, SourcePosition
 from tidegate.connectors.postgres.publication import Followed, Names, published
 from tidegate.connectors.postgres.replication import Stopped, Stream, parse_lsn, reached_by_stream
 from tidegate.connectors.postgres.slot import Slot
@@ -27,7 +27,7 @@ _WHOLE = "-c row_security=off"
 """Rows that a policy hides are an error, not left out: their changes would come all the same."""
 
 
-class Moment:
+class Snapshot:
     """A transaction that only reads, and sees the database as of its beginning, or as of an exported snapshot."""
 
     def __init__(self, server: Server, exported: str | None = None) -> None:
@@ -39,7 +39,7 @@ class Moment:
                 self._connection.execute(f"SET TRANSACTION SNAPSHOT '{exported}'")
             except library().Error as failure:
                 self.close()
-                raise Away(f"the snapshot at {server.place} is gone", str(failure)) from None
+                raise Unreachable(f"the snapshot at {server.place} is gone", str(failure)) from None
 
     def close(self) -> None:
         self._connection.close()
@@ -105,7 +105,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitialLoad:
     """What is needed to begin. The main slot is made here if it is not there; for tables that come later there is a
     temporary one beside it, which says what their content and their changes are."""
 
@@ -118,18 +118,18 @@ class Beginning:
     now: Callable[[], int]
     stopped: threading.Event
 
-    def fresh(self, followed: Sequence[Followed], place: Place | None) -> list[Followed]:
+    def fresh(self, followed: Sequence[Followed], place: SourcePosition | None) -> list[Followed]:
         """The relations that have no beginning yet, and those whose table was made or written anew."""
         return [one for one in followed if place is None or _is_new(one, place)]
 
-    def begin(self, fresh: Sequence[Followed], place: Place | None, gathering: Gathering) -> Place:
+    def begin(self, fresh: Sequence[Followed], place: SourcePosition | None, gathering: ChangeBatch) -> SourcePosition:
         """Gathers the content of the new relations; the place from which to go on once that is on record."""
         lsn, exported, temporary = self._marked(fresh, place)
         start = place.lsn if place is not None else lsn if self.slot is None else self.slot.confirmed
         since = dict(place.since) if place is not None else {}
         wanted = [one for one in fresh if one.snapshot]
         if wanted:
-            moment = Moment(self.server, exported)
+            moment = Snapshot(self.server, exported)
             try:
                 for one in wanted:
                     self._read(one, moment, lsn, gathering, anew=one.spec.relation in since)
@@ -141,9 +141,9 @@ class Beginning:
             begins = start if place is None and not one.snapshot else lsn
             like = (one.tables[0].oid, one.form) if one.keyed else ()
             since[one.spec.relation] = Since(begins, *like)
-        return Place(start, self.record.facts.life, since, place.time_us if place is not None else 0)
+        return SourcePosition(start, self.record.facts.life, since, place.time_us if place is not None else 0)
 
-    def _marked(self, fresh: Sequence[Followed], place: Place | None) -> tuple[int, str | None, str | None]:
+    def _marked(self, fresh: Sequence[Followed], place: SourcePosition | None) -> tuple[int, str | None, str | None]:
         """A place, the name of the snapshot that has all before it, and the name of the temporary slot."""
         if self.slot is None:
             self.record.keep(slot=True)
@@ -153,7 +153,7 @@ class Beginning:
             return *self.stream.create_slot(temporary, True, self.stopped), temporary
         return parse_lsn(self.side.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]), None, None
 
-    def _read(self, one: Followed, moment: Moment, lsn: int, gathering: Gathering, anew: bool) -> None:
+    def _read(self, one: Followed, moment: Snapshot, lsn: int, gathering: ChangeBatch, anew: bool) -> None:
         if one.keyed:
             rows = next(to.rows for to in gathering.keyed if to.rows.spec == one.spec)
             rows.begin_snapshot(anew)
@@ -161,7 +161,7 @@ class Beginning:
         else:
             self._read_events(one, moment, next(to.rows for to in gathering.bus if to.followed is one), lsn, gathering)
 
-    def _read_table(self, one: Followed, moment: Moment, rows: KeyedRows) -> None:
+    def _read_table(self, one: Followed, moment: Snapshot, rows: TableBuffer) -> None:
         table = one.tables[0]
         columns, where = published(self.side, self.names.publication, table)
         declared = {column.name.casefold() for column in one.spec.columns}
@@ -172,7 +172,9 @@ class Beginning:
             rows.add_snapshot(piece)
             self._go_on()
 
-    def _read_events(self, one: Followed, moment: Moment, rows: BusRows, lsn: int, gathering: Gathering) -> None:
+    def _read_events(
+        self, one: Followed, moment: Snapshot, rows: EventBuffer, lsn: int, gathering: ChangeBatch
+    ) -> None:
         number = 0
         for table in one.tables:
             columns, where = published(self.side, self.names.publication, table)
@@ -188,7 +190,7 @@ class Beginning:
             raise Stopped
 
 
-def _is_new(one: Followed, place: Place) -> bool:
+def _is_new(one: Followed, place: SourcePosition) -> bool:
     known = place.since.get(one.spec.relation)
     if known is None or not one.keyed:
         return known is None

@@ -13,7 +13,7 @@ from tidegate.connectors.postgres import values
 from tidegate.connectors.postgres.capture import PostgresCapture
 from tidegate.connectors.postgres.client import Reading, reading
 from tidegate.connectors.postgres.options import Following, ReadOptions, Server, event_options, read_options
-from tidegate.connectors.postgres.values import place_of, typed
+from tidegate.connectors.postgres.values import column_index, typed
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.schema import names
@@ -37,7 +37,7 @@ def build(spec: SourceSpec, bag: Bag) -> PostgresChanges | PostgresTable:
             hint=f"CREATE TABLE {spec.relation} (..., PRIMARY KEY (...)) FROM POSTGRES (...)",
             span=bag.span,
         )
-    _refuse_types(spec, bag)
+    _reject_types(spec, bag)
     return _source(spec, read_options(bag))
 
 
@@ -97,7 +97,7 @@ class PostgresTable(PolledSource):
         """Where the columns of the relation are in the result."""
         origin = f"table {'.'.join(self.options.table)}" if self.options.table else "the query"
         relation = self.spec.relation
-        return [place_of(column.name, found.names, origin, relation) for column in self.spec.columns]
+        return [column_index(column.name, found.names, origin, relation) for column in self.spec.columns]
 
     def _table(self, texts: Sequence[values.Texts], oids: Sequence[int], first: int) -> pa.Table:
         """A piece of the result, of which the first row is number `first`."""
@@ -114,7 +114,7 @@ class PostgresTable(PolledSource):
         return pa.Table.from_arrays([*arrays, *added], schema=self._schema())
 
 
-def _refuse_types(spec: SourceSpec, bag: Bag) -> None:
+def _reject_types(spec: SourceSpec, bag: Bag) -> None:
     for column in spec.columns:
         if not values.convertible(arrow_type(column.type)):
             raise make(

@@ -271,7 +271,7 @@ def typed(spec: SourceSpec, texts: Sequence[Texts]) -> tuple[list[pa.Array], dic
     return arrays, wrong
 
 
-def place_of(name: str, there: Sequence[str], origin: str, relation: str, further: str = "") -> int:
+def column_index(name: str, there: Sequence[str], origin: str, relation: str, further: str = "") -> int:
     """Where a column is among those of an origin. A name in just the same letters goes before one that differs in
     case. `further` is what else to do when there is none."""
     same = [at for at, other in enumerate(there) if other == name]

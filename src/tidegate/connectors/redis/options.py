@@ -1,4 +1,4 @@
-"""What `INTO REDIS (...)` can be told."""
+"""Options of `INTO REDIS (...)`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WriteOptions:
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
-    """Takes a sink's options out of the bag."""
+    """Take a sink's options out of the bag."""
     mode_at, clash_at = bag.span_of("mode"), bag.span_of("stream")
     server = _server(bag)
     if bag.choice("mode", MODES, "stream") == "stream":

@@ -20,7 +20,7 @@ FORMATS = ("ops", "json")
 
 
 def line_format(spec: SinkSpec, bag: Bag) -> str:
-    """Takes the sink's options out of the bag. Events are JSON unless told otherwise."""
+    """Take the sink's options out of the bag. Events are JSON unless told otherwise."""
     return checked_format(bag, spec.format, FORMATS, "json" if spec.events else "ops")
 
 
