@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -36,10 +36,36 @@ from tidegate.traits.kind import Kind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+OPERATIONS = {"c": "INSERT", "r": "INSERT", "u": "UPDATE", "d": "DELETE", "t": "TRUNCATE"}
+"""The ops of an envelope, as operations of events. Tables take all but truncate."""
+
+_ROW_OPS = ", ".join(f"'{op}'" for op in OPERATIONS if op != "t")
 _TAKEN = f"({OP} = 'd' OR ({PART} = 0 AND __two))"
 _NO_BEFORE = "before is missing: set REPLICA IDENTITY FULL, or declare a PRIMARY KEY"
 _NO_OP = "the record has no op: it is not a Debezium envelope"
 _TRUNCATE = "op t: truncate is not applied, delete the rows instead"
+
+
+def find_envelope(document: Any) -> dict[str, Any] | None:
+    """Return the envelope that a JSON document is, or that it has as `payload` beside its `schema`; None if neither.
+
+    Events of the bus carry an envelope as it is, so it need not be complete: `DebeziumDecoder`, which makes rows of
+    envelopes, rejects those that lack the row before or after a change.
+    """
+    if _is_envelope(document):
+        return cast(dict[str, Any], document)
+    inner = document.get("payload") if isinstance(document, dict) and "schema" in document else None
+    return inner if _is_envelope(inner) else None
+
+
+def _is_envelope(document: Any) -> bool:
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("op"), str)
+        and document["op"] in OPERATIONS
+        and all(document.get(name) is None or isinstance(document[name], dict) for name in ("before", "after"))
+        and ("before" in document or "after" in document or document["op"] == "t")
+    )
 
 
 @dataclass(frozen=True)
@@ -86,7 +112,7 @@ class DebeziumDecoder:
         return (
             f"CASE WHEN {OP} IS NULL THEN {literal(_NO_OP)}"
             f" WHEN {OP} = 't' THEN {literal(_TRUNCATE)}"
-            f" WHEN {OP} NOT IN ('c', 'r', 'u', 'd') THEN concat('op ', left({OP}, 80), ' is unknown')"
+            f" WHEN {OP} NOT IN ({_ROW_OPS}) THEN concat('op ', left({OP}, 80), ' is unknown')"
             f" WHEN {OP} IN ({needs_before}) AND {BEFORE} IS NULL THEN {literal(_NO_BEFORE)}"
             f" {no_key}WHEN {OP} <> 'd' AND {AFTER} IS NULL THEN 'after is missing' END"
         )

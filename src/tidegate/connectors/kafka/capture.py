@@ -16,10 +16,8 @@ from tidegate.connectors.kafka.client import Partition, TopicReader
 from tidegate.connectors.kafka.options import ReadOptions
 from tidegate.core.options import Bag, checked_format
 from tidegate.errors import make
+from tidegate.formats.debezium import OPERATIONS, find_envelope
 from tidegate.formats.events import Event, rows_of
-
-OPERATIONS = {"c": "INSERT", "r": "INSERT", "u": "UPDATE", "d": "DELETE", "t": "TRUNCATE"}
-_FIELDS = ("op", "before", "after")
 
 
 def _no_constant(text: str) -> NoReturn:
@@ -54,7 +52,7 @@ class Reader:
         if value is None:
             return "DELETE", _TEXT.encode({"op": "DELETE", "key": _plain(key)}), None
         text, found = _decoded(value)
-        envelope = found if _is_envelope(found) else _unwrapped(found)
+        envelope = find_envelope(found)
         if envelope is not None:
             table = _table(envelope) or topic
             operation = OPERATIONS[envelope["op"]]
@@ -75,22 +73,6 @@ def _decoded(value: bytes) -> tuple[str, Any]:
     except (ValueError, RecursionError):
         return "", _NOT_JSON
     return (text.strip(), found) if not text[end:].strip() else ("", _NOT_JSON)
-
-
-def _is_envelope(found: Any) -> bool:
-    return (
-        isinstance(found, dict)
-        and isinstance(found.get("op"), str)
-        and found["op"] in OPERATIONS
-        and all(found.get(name) is None or isinstance(found[name], dict) for name in _FIELDS[1:])
-        and ("before" in found or "after" in found or found["op"] == "t")
-    )
-
-
-def _unwrapped(found: Any) -> Any:
-    """An envelope inside of `{"schema": ..., "payload": ...}`."""
-    inner = found.get("payload") if isinstance(found, dict) and "schema" in found else None
-    return inner if _is_envelope(inner) else None
 
 
 def _table(envelope: dict[str, Any]) -> str | None:
