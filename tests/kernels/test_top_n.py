@@ -58,9 +58,7 @@ def check(spec: TopNSpec, modulus: int, hashed: bool, drawn: Any) -> None:
 
 
 cases = given(SPECS, st.sampled_from([0, 3]), st.booleans(), steps(ROW, deletes=True, most=8))
-test_the_top_is_always_the_top = examples(70)(
-    cases(check)
-)
+test_the_top_is_always_the_top = examples(70)(cases(check))
 test_the_top_in_many_cases = pytest.mark.slow(
     settings(max_examples=5000, deadline=None, suppress_health_check=list(HealthCheck))(cases(check))
 )

@@ -7,14 +7,14 @@ from sqlglot import exp
 
 from tests.sql.reading import query
 from tidegate.sql import length, render
-from tidegate.sql.window_spellings import spelled, window_tables
+from tidegate.sql.window_spellings import normalise_windows, window_tables
 from tidegate.sql.windows import WindowCall, table_window
 
 
 def _spelled(text: str) -> tuple[str, WindowCall | None]:
     select = query(text).select
     assert isinstance(select, exp.Select)
-    found = spelled(select)
+    found = normalise_windows(select)
     return render(found.select).replace("`", ""), found.window
 
 
@@ -80,7 +80,7 @@ def test_spellings(text: str, expected: str) -> None:
 
 def test_a_select_without_windows_stays_the_same() -> None:
     select = query("SELECT window_start, window_time, window.start FROM v GROUP BY window_start").select
-    assert isinstance(select, exp.Select) and spelled(select).select is select
+    assert isinstance(select, exp.Select) and normalise_windows(select).select is select
 
 
 @pytest.mark.parametrize(

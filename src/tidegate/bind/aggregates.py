@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegate.bind.unsupported import refused
+from tidegate.bind.unsupported import unsupported
 from tidegate.kernels.aggregates import supported
 from tidegate.sql import call, name_span, span_of
 
@@ -61,7 +61,7 @@ def wanted(node: exp.Expr) -> Wanted:
     inner, condition, ignore_nulls = _unwrapped(node)
     found = call(inner)
     if found is None:
-        raise refused("this aggregate", span_of(node))
+        raise unsupported("this aggregate", span_of(node))
     name, args, distinct = found.name, found.args, found.distinct
     if name == "count_if":
         return Wanted("count", (), False, _both(condition, args[0]), ())
@@ -87,7 +87,7 @@ def _unwrapped(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
         elif isinstance(node, exp.IgnoreNulls):
             ignore_nulls = True
         elif isinstance(node, exp.WithinGroup):
-            raise refused("WITHIN GROUP", span_of(node))
+            raise unsupported("WITHIN GROUP", span_of(node))
         node = node.this
     if isinstance(node.this, exp.IgnoreNulls | exp.RespectNulls):
         ignore_nulls = isinstance(node.this, exp.IgnoreNulls)
@@ -105,7 +105,7 @@ def _literal_argument(
     value = args[1]
     if len(args) > 2 or not isinstance(value, exp.Literal):
         option = LITERAL_ARGUMENT[name]
-        raise refused(f"{name}() with such a {option}", span_of(value), f"write one literal as the {option}")
+        raise unsupported(f"{name}() with such a {option}", span_of(value), f"write one literal as the {option}")
     return args[:1], ((LITERAL_ARGUMENT[name], value.name),)
 
 
@@ -113,7 +113,7 @@ def _check(name: str, node: exp.Expr) -> None:
     known = supported()
     if name not in known:
         listed = ", ".join(sorted(known - set(SAME_AS) - set(DISTINCT_FORM)))
-        raise refused(f"{name}()", name_span(node), f"maintained aggregates are {listed}")
+        raise unsupported(f"{name}()", name_span(node), f"maintained aggregates are {listed}")
 
 
 def _count_args(args: tuple[exp.Expr, ...], distinct: bool) -> tuple[exp.Expr, ...]:

@@ -12,7 +12,7 @@ from tidegate.bind.scope import Field
 from tidegate.catalog import Catalog, Relation
 from tidegate.core.schema import Schema
 from tidegate.errors import Warning_
-from tidegate.plan import Node, Project, kept
+from tidegate.plan import Node, Project, keep
 
 
 class Analyzer(Protocol):
@@ -48,7 +48,7 @@ class Bound:
         columns = tuple(each.column for each in self.fields)
         if columns == self.plan.columns:
             return self.plan
-        return Project(self.plan, tuple(kept(self.plan, name) for name in columns))
+        return Project(self.plan, tuple(keep(self.plan, name) for name in columns))
 
 
 @dataclass(frozen=True)

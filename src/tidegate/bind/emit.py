@@ -65,7 +65,7 @@ def micros_of(tree: exp.Expr, what: str, zero: bool = False) -> int:
     return found.micros
 
 
-def gated(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
+def add_gate(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
     """The plan with the gate its strategy asks for, as deep as it can stand: right above its aggregate."""
     if strategy.name in KEYED and plan.traits.key is None:
         raise make("EMIT_NEEDS_KEY", strategy=strategy.words, span=strategy.span or span)
@@ -73,24 +73,24 @@ def gated(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
         return plan
     core = _core(plan)
     if isinstance(core, Aggregate | WindowAggregate | Window):
-        return _replaced(plan, core, _gate(core, strategy, core.columns, span))
+        return _replace_core(plan, core, _gate(core, strategy, core.columns, span))
     return _gate(plan, strategy, plan.columns[:visible], span)
 
 
-def capped(plan: Node, most: int | None) -> Node:
+def cap_groups(plan: Node, most: int | None) -> Node:
     """`max_groups` of a view that groups without a window; windows have it already, and what is not grouped by anything
     is one group."""
     core = _core(plan)
     if most is None or not isinstance(core, Aggregate) or not core.keys:
         return plan
-    return _replaced(plan, core, replace(core, max_groups=most))
+    return _replace_core(plan, core, replace(core, max_groups=most))
 
 
 def final_gate(plan: Node, column: str, span: Span | None) -> Node:
     """`emit_final`: rows leave once a column is below its watermark."""
     line = plan.traits.watermark(column)
     if line is None:
-        raise _no_watermark("emit_final", column, dict(plan.traits.lost).get(column), plan, span)
+        raise _no_watermark_error("emit_final", column, dict(plan.traits.lost).get(column), plan, span)
     return Gate(plan, "final", (Closing(column, line, line),))
 
 
@@ -112,10 +112,10 @@ def _core(plan: Node) -> Node:
     return plan
 
 
-def _replaced(plan: Node, core: Node, by: Node) -> Node:
+def _replace_core(plan: Node, core: Node, by: Node) -> Node:
     if plan is core:
         return by
-    return plan.with_inputs((_replaced(plan.inputs[0], core, by),))
+    return plan.with_inputs((_replace_core(plan.inputs[0], core, by),))
 
 
 def _gate(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) -> Node:
@@ -124,7 +124,7 @@ def _gate(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) 
         assert strategy.every is not None
         return Gate(node, "every", closing, every=strategy.every, lateness=_own_lateness(node, strategy))
     if not closing:
-        raise _unclosable(node, strategy, columns, span)
+        raise _unclosable_error(node, strategy, columns, span)
     corrects = strategy.name == "on_watermark" and strategy.lateness > 0
     return Gate(node, strategy.name, closing, corrects=corrects, lateness=_own_lateness(node, strategy))
 
@@ -150,22 +150,22 @@ def _closing(node: Node, strategy: Strategy, columns: tuple[str, ...]) -> tuple[
     return tuple(closing)
 
 
-def _unclosable(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) -> Error:
+def _unclosable_error(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) -> Error:
     lost = {column: why for column, why in node.traits.lost if column in columns}
     place = strategy.span or span
     if isinstance(node, WindowAggregate | Window):
         below = dict(node.input.traits.lost)
-        return _no_watermark(strategy.words, node.window.time, below.get(node.window.time), node, place)
+        return _no_watermark_error(strategy.words, node.window.time, below.get(node.window.time), node, place)
     if lost:
         column, why = next(iter(lost.items()))
-        return _no_watermark(strategy.words, column, why, node, place)
+        return _no_watermark_error(strategy.words, column, why, node, place)
     if isinstance(node, Aggregate):
-        return _not_grouped_by_time(node, strategy, place)
+        return _not_grouped_by_time_error(node, strategy, place)
     shown = [column for column in columns if not column.startswith("__")]
-    return _no_watermark(strategy.words, ", ".join(shown) or "this view", None, node, place)
+    return _no_watermark_error(strategy.words, ", ".join(shown) or "this view", None, node, place)
 
 
-def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Error:
+def _not_grouped_by_time_error(node: Aggregate, strategy: Strategy, span: Span) -> Error:
     times = _times_below(node)
     keys = ", ".join(key for key in node.keys if not key.startswith("__"))
     grouping = f"GROUP BY {keys}" if keys else "this aggregate"
@@ -181,7 +181,7 @@ def _not_grouped_by_time(node: Aggregate, strategy: Strategy, span: Span) -> Err
     )
 
 
-def _no_watermark(words: str, column: str, why: str | None, node: Node, span: Span | None) -> Error:
+def _no_watermark_error(words: str, column: str, why: str | None, node: Node, span: Span | None) -> Error:
     emit = words if words == "emit_final" else f"EMIT {words}"
     instead = "or leave it out" if words == "emit_final" else "or write EMIT CHANGES"
     known = [name for name, _ in node.traits.watermarks if not name.startswith("__")]
@@ -208,6 +208,3 @@ def _times_below(node: Node) -> list[str]:
     """Columns further below that have a watermark, the nearest first."""
     found = [name for name, _ in node.traits.watermarks if not name.startswith("__")]
     return found or [name for below in node.inputs for name in _times_below(below)]
-
-
-__all__ = ["Strategy", "capped", "final_gate", "gated", "lateness_of", "micros_of", "strategy_of"]

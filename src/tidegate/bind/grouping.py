@@ -13,11 +13,11 @@ from tidegate.bind.aggregates import contains_aggregate, is_aggregate, wanted
 from tidegate.bind.context import Analyzer
 from tidegate.bind.events.views import TAKEN
 from tidegate.bind.scope import WRITTEN
-from tidegate.bind.unsupported import check_comparable, refused, storable
+from tidegate.bind.unsupported import check_comparable, make_storable, unsupported
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
 from tidegate.ir.windows import WindowSpec
-from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, kept
+from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, keep
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, render, span_of
 
@@ -49,7 +49,7 @@ def check_group(clause: exp.Group) -> None:
     for node in several:
         words = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(node), "GROUPING SETS")
         hint = "write one SELECT per grouping and UNION ALL them"
-        raise refused(words, span_of(node) or span_of(clause), hint)
+        raise unsupported(words, span_of(node) or span_of(clause), hint)
 
 
 def check_grouped(keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> None:
@@ -88,8 +88,8 @@ def group(
     ]
     columns = typing.items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())])
     check_comparable((item.schema for item in columns if item.name in named), "GROUP BY", _hull(keys))
-    arguments = storable(Project(plan, columns))
-    types = typing.typed(analyzer, plan.schema, list(calls.values()))
+    arguments = make_storable(Project(plan, columns))
+    types = typing.types_of(analyzer, plan.schema, list(calls.values()))
     by_name = {column.name: column.type for column in arguments.schema}
     made = tuple(
         AggregateCall(
@@ -126,7 +126,7 @@ def _grouped(below: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...
     """Groups without aggregates are distinct keys."""
     if calls or not keys:
         return Aggregate(below, keys, calls)
-    return Distinct(below if below.columns == keys else Project(below, tuple(kept(below, name) for name in keys)))
+    return Distinct(below if below.columns == keys else Project(below, tuple(keep(below, name) for name in keys)))
 
 
 class _Arguments:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tidegate.bind.aggregates import is_aggregate
 from tidegate.bind.scope import Fallback, Scope, resolve
-from tidegate.bind.unsupported import check_expression, refused
+from tidegate.bind.unsupported import check_expression, unsupported
 from tidegate.errors import Span, make
 from tidegate.ir.specs import Order
 from tidegate.plan.scalar import column_tree
@@ -81,19 +81,19 @@ def _star(node: exp.Expr) -> tuple[str | None, list[exp.Expr]] | None:
 def order_keys(query: exp.Query, scope: Scope, items: Sequence[Selected]) -> tuple[exp.Ordered, ...]:
     """The ORDER BY expressions: positions, aliases of the SELECT list, or columns of FROM."""
     clause = query.args.get("order")
-    return tuple(_ordered(each, scope, items) for each in (clause.expressions if clause else ()))
+    return tuple(_order_key(each, scope, items) for each in (clause.expressions if clause else ()))
 
 
-def _ordered(node: exp.Ordered, scope: Scope, items: Sequence[Selected]) -> exp.Ordered:
+def _order_key(node: exp.Ordered, scope: Scope, items: Sequence[Selected]) -> exp.Ordered:
     check_expression(node.this)
     place = ordinal(node.this)
-    tree = at_place(items, place, node) if place is not None else _resolved(node.this, scope, items)
+    tree = at_place(items, place, node) if place is not None else _resolve_key(node.this, scope, items)
     result = node.copy()
     result.set("this", tree.unnest())
     return result
 
 
-def _resolved(tree: exp.Expr, scope: Scope, items: Sequence[Selected]) -> exp.Expr:
+def _resolve_key(tree: exp.Expr, scope: Scope, items: Sequence[Selected]) -> exp.Expr:
     """Aliases come before columns of FROM, but not inside of aggregates."""
     named = aliases(items)
 
@@ -133,14 +133,14 @@ def limit_of(query: exp.Query) -> tuple[int, int] | None:
         return None
     if query.args.get("order") is None:
         hint = "write ORDER BY ... LIMIT, so that there is one answer"
-        raise refused("LIMIT without ORDER BY", span_of(written), hint)
+        raise unsupported("LIMIT without ORDER BY", span_of(written), hint)
     if limit is None:
-        raise refused("OFFSET without LIMIT", span_of(written), "write ORDER BY ... LIMIT n OFFSET m")
+        raise unsupported("OFFSET without LIMIT", span_of(written), "write ORDER BY ... LIMIT n OFFSET m")
     return _count(limit, "LIMIT"), 0 if offset is None else _count(offset, "OFFSET")
 
 
 def _count(node: exp.Expr, word: str) -> int:
     value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
     if not isinstance(value, exp.Literal) or not value.is_int:
-        raise refused(f"{word} with anything but a number", span_of(node), f"write {word} 10")
+        raise unsupported(f"{word} with anything but a number", span_of(node), f"write {word} 10")
     return int(value.name)

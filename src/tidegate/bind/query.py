@@ -12,7 +12,7 @@ from tidegate.bind.items import Selected, limit_of, order_keys, order_of
 from tidegate.bind.scope import Scope
 from tidegate.bind.select import bind_select
 from tidegate.bind.source import BindQuery, fields_of
-from tidegate.bind.unsupported import cast, check_clauses, refused, storable
+from tidegate.bind.unsupported import cast, check_clauses, make_storable, unsupported
 from tidegate.core.schema import Schema
 from tidegate.errors import Error, make
 from tidegate.plan import Distinct, Item, Node, Project, Scalar, SetOp, TopN, UnionAll
@@ -23,25 +23,25 @@ from tidegate.sql import span_of
 def bind_set_operation(query: exp.SetOperation, context: Context, bind_query: BindQuery) -> Bound:
     """The plan of two queries put together."""
     if query.args.get("by_name") or query.args.get("on"):
-        raise refused("UNION BY NAME", span_of(query), "list the columns in the same order")
+        raise unsupported("UNION BY NAME", span_of(query), "list the columns in the same order")
     left, right = bind_query(query.this, context), bind_query(query.expression, context)
     result = _common(query, context, left, right)
-    plan = _combined(query, _fitted(left, result), _fitted(right, result))
+    plan = _combine(query, _cast_to(left, result), _cast_to(right, result))
     fields = tuple(
         replace(field, name=column.name, span=first.span)
         for field, column, first in zip(fields_of(plan), result, left.fields, strict=True)
     )
-    return Bound(_limited(query, plan, Scope(None, fields)), fields)
+    return Bound(_apply_limit(query, plan, Scope(None, fields)), fields)
 
 
 def limited(query: exp.Query, bound: Bound) -> Bound:
     """ORDER BY ... LIMIT around a whole query."""
     plan = bound.visible()
     scope = Scope(None, bound.fields)
-    return Bound(_limited(query, plan, scope), bound.fields) if limit_of(query) else bound
+    return Bound(_apply_limit(query, plan, scope), bound.fields) if limit_of(query) else bound
 
 
-def _limited(query: exp.Query, plan: Node, scope: Scope) -> Node:
+def _apply_limit(query: exp.Query, plan: Node, scope: Scope) -> Node:
     items = [Selected(field.name, column_tree(field.column), field.span) for field in scope.fields]
     keys = order_keys(query, scope, items)
     limit = limit_of(query)
@@ -49,8 +49,8 @@ def _limited(query: exp.Query, plan: Node, scope: Scope) -> Node:
         return plan
     for key in keys:
         if not isinstance(key.this, exp.Column):
-            raise refused("ORDER BY of an expression here", span_of(key), "put the query into FROM (...)")
-    return TopN(storable(plan), (), tuple(order_of(key, key.this.name) for key in keys), *limit)
+            raise unsupported("ORDER BY of an expression here", span_of(key), "put the query into FROM (...)")
+    return TopN(make_storable(plan), (), tuple(order_of(key, key.this.name) for key in keys), *limit)
 
 
 def _common(query: exp.SetOperation, context: Context, left: Bound, right: Bound) -> Schema:
@@ -70,7 +70,7 @@ def _common(query: exp.SetOperation, context: Context, left: Bound, right: Bound
         raise
 
 
-def _fitted(side: Bound, result: Schema) -> Node:
+def _cast_to(side: Bound, result: Schema) -> Node:
     """The side with the columns of the result."""
     taken: set[str] = set()
     items = []
@@ -82,13 +82,13 @@ def _fitted(side: Bound, result: Schema) -> Node:
     return Project(side.plan, tuple(items))
 
 
-def _combined(query: exp.SetOperation, left: Node, right: Node) -> Node:
+def _combine(query: exp.SetOperation, left: Node, right: Node) -> Node:
     keeps_all = not query.args.get("distinct")
     if isinstance(query, exp.Union):
         both = UnionAll((*_sides(left), right))
-        return both if keeps_all else Distinct(storable(both))
+        return both if keeps_all else Distinct(make_storable(both))
     kind: Literal["except", "intersect"] = "except" if isinstance(query, exp.Except) else "intersect"
-    return SetOp(kind, keeps_all, storable(left), storable(right))
+    return SetOp(kind, keeps_all, make_storable(left), make_storable(right))
 
 
 def _sides(left: Node) -> tuple[Node, ...]:
@@ -112,8 +112,8 @@ def bind_query(query: exp.Query, context: Context) -> Bound:
     if isinstance(query, exp.Subquery):
         return limited(query, bind_query(query.this, inside))
     if isinstance(query, exp.Values):
-        raise refused("VALUES in a view", span_of(query), "create a table and insert the rows")
-    raise refused("this kind of query", span_of(query), "write SELECT ... FROM ...")
+        raise unsupported("VALUES in a view", span_of(query), "create a table and insert the rows")
+    raise unsupported("this kind of query", span_of(query), "write SELECT ... FROM ...")
 
 
 def _check_with(query: exp.Query) -> None:
@@ -121,7 +121,7 @@ def _check_with(query: exp.Query) -> None:
     if clause is None:
         return
     if clause.args.get("recursive"):
-        raise refused("WITH RECURSIVE", span_of(clause))
+        raise unsupported("WITH RECURSIVE", span_of(clause))
     seen: set[str] = set()
     for cte in clause.expressions:
         if cte.alias.casefold() in seen:

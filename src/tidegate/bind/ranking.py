@@ -11,7 +11,7 @@ from tidegate.bind.context import Analyzer
 from tidegate.bind.grouping import same_text
 from tidegate.bind.items import order_of
 from tidegate.ir.specs import Order
-from tidegate.plan import Node, Project, Rank, kept
+from tidegate.plan import Node, Project, Rank, keep
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call
 
@@ -25,11 +25,11 @@ def rank(analyzer: Analyzer, plan: Node, trees: Sequence[exp.Expr]) -> tuple[Nod
     places: dict[str, str] = {}
     for number, (text, window) in enumerate(windows.items()):
         places[text] = f"__r{number}"
-        plan = _ranked(analyzer, plan, window, places[text])
-    return plan, tuple(_replaced(tree, places) for tree in trees)
+        plan = _add_rank(analyzer, plan, window, places[text])
+    return plan, tuple(_replace_parts(tree, places) for tree in trees)
 
 
-def _ranked(analyzer: Analyzer, plan: Node, window: exp.Window, out: str) -> Node:
+def _add_rank(analyzer: Analyzer, plan: Node, window: exp.Window, out: str) -> Node:
     columns = Columns(analyzer, plan, out)
     partition = tuple(columns.name(tree) for tree in window.args.get("partition_by") or ())
     order = window.args.get("order")
@@ -61,11 +61,11 @@ class Columns:
         """The relation with the added columns."""
         if not self._added:
             return self._plan
-        passed = tuple(kept(self._plan, name) for name in self._plan.columns)
+        passed = tuple(keep(self._plan, name) for name in self._plan.columns)
         return Project(self._plan, passed + typing.items(self._analyzer, self._plan, list(self._added.values())))
 
 
-def _replaced(tree: exp.Expr, places: dict[str, str]) -> exp.Expr:
+def _replace_parts(tree: exp.Expr, places: dict[str, str]) -> exp.Expr:
     def replace(node: exp.Expr) -> exp.Expr:
         return column_tree(places[same_text(node)]) if isinstance(node, exp.Window) else node
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tidegate.bind.context import Analyzer
-from tidegate.bind.unsupported import check_comparable, check_type, refused
+from tidegate.bind.unsupported import check_comparable, check_type, unsupported
 from tidegate.catalog import ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
 from tidegate.core.schema import Column, Schema
@@ -82,10 +82,10 @@ def _primary_key(statement: CreateRelation) -> tuple[str, ...]:
     named = inline if inline and not statement.primary_key else [*statement.primary_key]
     for name in named:
         if name.text.casefold() not in declared:
-            raise _unknown(name, tuple(declared.values()))
+            raise _unknown_column(name, tuple(declared.values()))
     if named and statement.kind == "source":
         hint = f"write CREATE TABLE {statement.name.text} (...)"
-        raise refused(
+        raise unsupported(
             "a PRIMARY KEY on a source", named[0].span, hint, "a source is append-only: its rows replace nothing"
         )
     return tuple(dict.fromkeys(declared[name.text.casefold()] for name in named))
@@ -128,11 +128,11 @@ def _append_only(statement: CreateRelation, options: dict[str, str]) -> bool:
 
 def _time_notes(statement: CreateRelation, columns: Schema, analyzer: Analyzer) -> tuple[TimeNote, ...]:
     """WATERMARK FOR, and LATENESS and WATERMARK on columns."""
-    found = [_watermark(mark, columns, analyzer) for mark in statement.watermarks]
+    found = [_watermark_note(mark, columns, analyzer) for mark in statement.watermarks]
     for declared, column in zip(statement.columns, columns, strict=True):
         for kind, value in (("lateness", declared.lateness), ("hold_back", declared.hold_back)):
             if value is not None:
-                found.append(_declared(kind, column, value, span_of(value) or declared.name.span, analyzer))
+                found.append(_delay_note(kind, column, value, span_of(value) or declared.name.span, analyzer))
     for note in found:
         if found.count(note) > 1:
             message = f"WATERMARK FOR {note.column} is given twice"
@@ -140,18 +140,18 @@ def _time_notes(statement: CreateRelation, columns: Schema, analyzer: Analyzer) 
     return tuple(found)
 
 
-def _watermark(mark: WatermarkClause, columns: Schema, analyzer: Analyzer) -> TimeNote:
+def _watermark_note(mark: WatermarkClause, columns: Schema, analyzer: Analyzer) -> TimeNote:
     by_name = {column.name.casefold(): column for column in columns}
     column = by_name.get(mark.column.text.casefold())
     if column is None:
-        raise _unknown(mark.column, tuple(each.name for each in columns))
+        raise _unknown_column(mark.column, tuple(each.name for each in columns))
     if mark.delay is None:
         check_subtractable(column, None, mark.span, analyzer)
         return TimeNote(column.name, "watermark")
-    return _declared("watermark", column, mark.delay, mark.span, analyzer)
+    return _delay_note("watermark", column, mark.delay, mark.span, analyzer)
 
 
-def _declared(kind: str, column: Column, delay: exp.Expr, span: Span, analyzer: Analyzer) -> TimeNote:
+def _delay_note(kind: str, column: Column, delay: exp.Expr, span: Span, analyzer: Analyzer) -> TimeNote:
     sql = render(delay)
     check_subtractable(column, sql, span, analyzer)
     return TimeNote(column.name, kind, sql)
@@ -164,7 +164,7 @@ def lateness_note(statement: Lateness, view: Relation | None, analyzer: Analyzer
         return TimeNote(statement.column.text, "lateness", sql)
     column = view.column(statement.column.text)
     if column is None:
-        raise _unknown(statement.column, tuple(each.name for each in view.columns))
+        raise _unknown_column(statement.column, tuple(each.name for each in view.columns))
     check_subtractable(column, sql, span_of(statement.value) or statement.span, analyzer)
     return TimeNote(column.name, "lateness", sql)
 
@@ -192,7 +192,7 @@ def check_subtractable(column: Column, delay: str | None, span: Span | None, ana
         except Error:
             fits = False
     if not fits:
-        hint = "a watermark needs a time or a number" if delay is None else _fitting(column)
+        hint = "a watermark needs a time or a number" if delay is None else _delay_hint(column)
         message = f"{column.name}, which is {column.type.upper()}, cannot have a watermark" if delay is None else None
         raise make(
             "LATENESS_TYPE",
@@ -213,7 +213,7 @@ def _family(type: str) -> str:
     return "time" if plain in ("date", "timestamp", "timestamp_ntz") else plain
 
 
-def _fitting(column: Column) -> str:
+def _delay_hint(column: Column) -> str:
     if _family(column.type) == "time":
         unit = "DAY" if column.type == "date" else "SECOND"
         return f"the watermark of {column.name} needs a length of time, such as INTERVAL '5' {unit}"
@@ -229,5 +229,5 @@ def _connector(connector: Connector | None) -> ConnectorNote | None:
     return ConnectorNote(connector.kind, options, connector.format)
 
 
-def _unknown(name: Name, known: tuple[str, ...]) -> Error:
+def _unknown_column(name: Name, known: tuple[str, ...]) -> Error:
     return make("UNKNOWN_COLUMN", name=name.text, hint=did_you_mean(name.text, known, what="columns"), span=name.span)

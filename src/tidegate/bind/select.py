@@ -20,13 +20,13 @@ from tidegate.bind.source import BindQuery, bind_from
 from tidegate.bind.subqueries import lifted
 from tidegate.bind.temporal import Where, where_of
 from tidegate.bind.typing import describe
-from tidegate.bind.unsupported import check_comparable, check_expression, check_select, refused, storable
+from tidegate.bind.unsupported import check_comparable, check_expression, check_select, make_storable, unsupported
 from tidegate.bind.window_groups import filtered, group_rows
-from tidegate.bind.windows import windowed
+from tidegate.bind.windows import add_window
 from tidegate.core.schema import Schema
-from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, Window, kept
+from tidegate.plan import Distinct, Filter, Item, Node, Project, Scalar, TopN, Window, keep
 from tidegate.sql import span_of
-from tidegate.sql.window_spellings import spelled
+from tidegate.sql.window_spellings import normalise_windows
 from tidegate.sql.windows import WindowCall
 
 
@@ -111,7 +111,7 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
     if joined is None and (hint := early_fire(select, context)) is not None:
         ignored(hint, context, "it is for joins")
     if window is not None:
-        source = windowed(source, scope, window, context)
+        source = add_window(source, scope, window, context)
         scope = Scope(scope.alias, source.fields, parts=scope.parts)
     where = joined.where if joined else where_of(select, scope)
     items = select_list(select.expressions, scope)
@@ -148,7 +148,7 @@ def bind_select(select: exp.Select, context: Context, bind_query: BindQuery) -> 
 
 
 def _spelled(select: exp.Select) -> tuple[exp.Select, WindowCall | None]:
-    found = spelled(select)
+    found = normalise_windows(select)
     return found.select, found.window
 
 
@@ -188,15 +188,15 @@ def _selected(select: exp.Select, context: Context, plan: Node, items: tuple[Ite
         if same_text(key.this) not in selected:
             selected[same_text(key.this)] = f"__o{len(extra)}"
             extra.append((f"__o{len(extra)}", key.this))
-    below = storable(Project(plan, items + typing.items(context.analyzer, plan, extra)))
+    below = make_storable(Project(plan, items + typing.items(context.analyzer, plan, extra)))
     top = _top(below, parts, selected, limit)
-    return Project(top, tuple(kept(top, item.name) for item in items)) if extra else top
+    return Project(top, tuple(keep(top, item.name) for item in items)) if extra else top
 
 
 def _distinct(select: exp.Select, plan: Node, items: tuple[Item, ...], parts: Parts) -> Node:
     """Each row of the SELECT list once, and the first of them by ORDER BY."""
     check_comparable((item.schema for item in items), "DISTINCT of", span_of(select))
-    rows = Distinct(storable(Project(plan, items)))
+    rows = Distinct(make_storable(Project(plan, items)))
     limit = limit_of(select)
     if limit is None:
         return rows
@@ -204,7 +204,7 @@ def _distinct(select: exp.Select, plan: Node, items: tuple[Item, ...], parts: Pa
     for key in parts.order:
         if same_text(key.this) not in selected:
             hint = "order by columns of the SELECT list"
-            raise refused("ORDER BY of what SELECT DISTINCT leaves out", span_of(key), hint)
+            raise unsupported("ORDER BY of what SELECT DISTINCT leaves out", span_of(key), hint)
     return _top(rows, parts, selected, limit)
 
 
@@ -223,10 +223,10 @@ def _hidden(plan: Node, items: tuple[Item, ...], identity: tuple[str, ...]) -> t
     missing = [name for name in key or () if name not in selected]
     if not missing or not set(missing) <= set(identity):
         return ()
-    return tuple(kept(plan, name, f"__k{number}") for number, name in enumerate(missing))
+    return tuple(keep(plan, name, f"__k{number}") for number, name in enumerate(missing))
 
 
 def _mark(plan: Node, select: exp.Select) -> tuple[Item, ...]:
     """The column that ties corrections to what they correct; a LIMIT has other rows."""
     mark = plan.traits.mark
-    return () if mark is None or limit_of(select) is not None else (kept(plan, mark),)
+    return () if mark is None or limit_of(select) is not None else (keep(plan, mark),)

@@ -10,8 +10,8 @@ from sqlglot import exp
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.events.checks import event_checks, with_checks
 from tidegate.bind.scope import Field, Scope
-from tidegate.bind.unsupported import check_table, refused
-from tidegate.bind.windows import windowed
+from tidegate.bind.unsupported import check_table, unsupported
+from tidegate.bind.windows import add_window
 from tidegate.catalog import Relation
 from tidegate.catalog.system import PREFIX
 from tidegate.errors import make
@@ -27,7 +27,9 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
     """The relation of a SELECT and the names of its columns."""
     clause = select.args.get("from_")
     if clause is None:
-        raise refused("a SELECT without FROM", span_of(select), "a view needs a relation to read: insert constant rows")
+        raise unsupported(
+            "a SELECT without FROM", span_of(select), "a view needs a relation to read: insert constant rows"
+        )
     return bind_item(clause.this, context, bind_query)
 
 
@@ -36,7 +38,7 @@ def bind_item(source: exp.Expr, context: Context, bind_query: BindQuery) -> tupl
     if isinstance(source, exp.Table) and window_function(source.this):
         return _bind_window(source, context, bind_query)
     bound = _bind_source(source, context, bind_query)
-    fields = _renamed(bound.fields, source)
+    fields = _rename(bound.fields, source)
     return Bound(bound.plan, fields), Scope(_alias(source), fields)
 
 
@@ -44,8 +46,8 @@ def _bind_window(table: exp.Table, context: Context, bind_query: BindQuery) -> t
     """`TUMBLE(bids, ts, size) AS w`. Without an alias the relation's own name is the qualifier."""
     relation, call = table_window(table)
     rows, scope = bind_item(relation, context, bind_query)
-    bound = windowed(rows, scope, call, context)
-    fields = _renamed(bound.fields, table)
+    bound = add_window(rows, scope, call, context)
+    fields = _rename(bound.fields, table)
     if table.alias:
         return Bound(bound.plan, fields), Scope(table.alias, fields)
     shadowed = frozenset(field.name.casefold() for field in rows.fields) & set(EDGES)
@@ -58,14 +60,14 @@ def _bind_source(source: exp.Expr, context: Context, bind_query: BindQuery) -> B
         return _bind_name(source, context, bind_query)
     if isinstance(source, exp.Subquery):
         if source.args.get("joins") or source.args.get("pivots") or source.args.get("sample"):
-            raise refused("this kind of subquery", span_of(source))
+            raise unsupported("this kind of subquery", span_of(source))
         checks, bound = event_checks(source.this), bind_query(source.this, context)
         return bound if checks is None else with_checks(bound, checks, context)
     if isinstance(source, exp.Values):
-        raise refused("VALUES in a view", span_of(source), "create a table and insert the rows")
+        raise unsupported("VALUES in a view", span_of(source), "create a table and insert the rows")
     if isinstance(source, exp.Lateral | exp.Unnest):
-        raise refused("a generator in FROM", span_of(source), "insert one row per element")
-    raise refused("this in FROM", span_of(source), "read a source, table, view or subquery")
+        raise unsupported("a generator in FROM", span_of(source), "insert one row per element")
+    raise unsupported("this in FROM", span_of(source), "read a source, table, view or subquery")
 
 
 def _bind_name(table: exp.Table, context: Context, bind_query: BindQuery) -> Bound:
@@ -75,10 +77,12 @@ def _bind_name(table: exp.Table, context: Context, bind_query: BindQuery) -> Bou
         cte, outside = named
         outside = replace(outside, dependencies=context.dependencies)
         bound = bind_query(cte.this, outside)
-        return Bound(bound.plan, _renamed(bound.fields, cte))
+        return Bound(bound.plan, _rename(bound.fields, cte))
     relation = context.catalog.readable(name, span_of(table))
     if relation.name.startswith(PREFIX):
-        raise refused(f"a view of {relation.name}", span_of(table), "query it ad hoc: SELECT ... FROM " + relation.name)
+        raise unsupported(
+            f"a view of {relation.name}", span_of(table), "query it ad hoc: SELECT ... FROM " + relation.name
+        )
     context.dependencies[relation.name] = None
     return bind_relation(relation, context)
 
@@ -112,7 +116,7 @@ def _alias(source: exp.Expr) -> str | None:
     return source.name if isinstance(source, exp.Table) else None
 
 
-def _renamed(fields: tuple[Field, ...], source: exp.Expr) -> tuple[Field, ...]:
+def _rename(fields: tuple[Field, ...], source: exp.Expr) -> tuple[Field, ...]:
     """`t AS x (a, b)` gives the columns other names."""
     alias = source.args.get("alias")
     if not isinstance(alias, exp.TableAlias) or not alias.args.get("columns"):

@@ -16,7 +16,7 @@ from tidegate.bind.aggregates import contains_aggregate
 from tidegate.bind.context import Context
 from tidegate.bind.scope import Scope
 from tidegate.bind.source import BindQuery, bind_item
-from tidegate.bind.unsupported import refused
+from tidegate.bind.unsupported import unsupported
 from tidegate.sql import span_of
 
 PREFIX = "__q"
@@ -69,7 +69,7 @@ class _Lifter:
                 if isinstance(node.this, exp.Select) and not inside:
                     if grouped and node.find_ancestor(exp.Where) is None:
                         hint = "group in a subquery in FROM, and compare outside of it"
-                        raise refused("a subquery beside aggregates", span_of(node), hint)
+                        raise unsupported("a subquery beside aggregates", span_of(node), hint)
                     node.replace(self._value(node))
         self._select.set("joins", self._joins)
 
@@ -87,11 +87,11 @@ class _Lifter:
 
     def _in(self, node: exp.Expr, query: exp.Select, negated: bool) -> list[exp.Expr]:
         if len(query.expressions) != 1:
-            raise refused("IN of a subquery with several columns", span_of(node), "select one column")
+            raise unsupported("IN of a subquery with several columns", span_of(node), "select one column")
         values = node.this.copy()
         plain = not self._outer_columns(query)
         if negated and not plain:
-            raise refused("NOT IN of a subquery that reads the row outside", span_of(node), "write NOT EXISTS")
+            raise unsupported("NOT IN of a subquery that reads the row outside", span_of(node), "write NOT EXISTS")
         if not plain:
             return self._exists(query, negated, [(values, query.expressions[0])])
         name = self._alias()
@@ -123,7 +123,7 @@ class _Lifter:
         for clause in ("group", "having", "limit", "offset", "qualify"):
             if query.args.get(clause) is not None:
                 hint = "put the inner query into a view, and test that it EXISTS there"
-                raise refused(f"{clause.upper()} in a subquery that reads the row outside", span_of(query), hint)
+                raise unsupported(f"{clause.upper()} in a subquery that reads the row outside", span_of(query), hint)
         scope, name = self._inner_scope(query), self._alias()
         outer, inner = self._parted(query, scope)
         outer += [exp.EQ(this=left, expression=_unaliased(right).copy()) for left, right in equal]
@@ -148,11 +148,11 @@ class _Lifter:
     def _value(self, node: exp.Subquery) -> exp.Expr:
         query = node.this
         if len(query.expressions) != 1:
-            raise refused("a subquery of several columns as a value", span_of(node), "select one column")
+            raise unsupported("a subquery of several columns as a value", span_of(node), "select one column")
         item = _unaliased(query.expressions[0])
         if query.args.get("group") is not None or not contains_aggregate(item):
             hint = "make it one row with an aggregate: (SELECT MAX(x) FROM t)"
-            raise refused("a subquery that may have several rows as a value", span_of(node), hint)
+            raise unsupported("a subquery that may have several rows as a value", span_of(node), hint)
         scope, name = self._inner_scope(query), self._alias()
         outer, inner = self._parted(query, scope)
         subquery = query.copy()
@@ -168,7 +168,7 @@ class _Lifter:
     ) -> exp.Expr:
         if not all(isinstance(tree, exp.EQ) for tree in outer):
             hint = "compare with = only, or write a join"
-            raise refused("a subquery as a value that reads the row outside like this", span_of(node), hint)
+            raise unsupported("a subquery as a value that reads the row outside like this", span_of(node), hint)
         exported: dict[str, exp.Expr] = {}
         on = [_exported(tree, scope, name, exported) for tree in outer]
         subquery.set("expressions", [exp.alias_(item.copy(), "c"), *exported.values()])
@@ -177,7 +177,7 @@ class _Lifter:
         counts = isinstance(item, exp.Count)
         if not counts and item.find(exp.Count) is not None:
             hint = "write COUNT alone, and compute outside of the subquery"
-            raise refused("COUNT inside of an expression of such a subquery", span_of(node), hint)
+            raise unsupported("COUNT inside of an expression of such a subquery", span_of(node), hint)
         found = _column(name, "c")
         return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if counts else found
 
@@ -197,7 +197,7 @@ class _Lifter:
         """What the subquery itself reads."""
         clause = query.args.get("from_")
         if clause is None:
-            raise refused("a subquery without FROM", span_of(query))
+            raise unsupported("a subquery without FROM", span_of(query))
         inside = self._context.with_ctes(query)
         sources = [clause.this, *(join.this for join in query.args.get("joins") or ())]
         parts = tuple(bind_item(source, inside, self._bind_query)[1] for source in sources)

@@ -14,9 +14,9 @@ from tidegate.bind import typing
 from tidegate.bind.context import Analyzer
 from tidegate.bind.grouping import unsupported_in_where
 from tidegate.bind.scope import Scope, resolve
-from tidegate.bind.unsupported import check_expression, is_now, refused
+from tidegate.bind.unsupported import check_expression, is_now, unsupported
 from tidegate.errors import make
-from tidegate.plan import Filter, Item, Node, Project, Scalar, TemporalFilter, conjunction, conjuncts, kept
+from tidegate.plan import Filter, Item, Node, Project, Scalar, TemporalFilter, conjunction, conjuncts, keep
 from tidegate.sql import length, render, span_of
 
 SINCE, UNTIL = "__since", "__until"
@@ -158,7 +158,7 @@ def _check_months(tree: exp.Expr) -> None:
     if found is not None and found.months:
         hint = "write a fixed length: INTERVAL '30' DAY"
         detail = "months have no fixed length"
-        raise refused("NOW() plus or minus months", span_of(tree), hint, detail)
+        raise unsupported("NOW() plus or minus months", span_of(tree), hint, detail)
 
 
 def _wrapped(tree: exp.Expr) -> exp.Expr:
@@ -170,7 +170,7 @@ def _during(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> Node:
     _check_moments(analyzer, plan, bounds)
     known = [exp.Not(this=exp.Is(this=_wrapped(tree), expression=exp.Null())) for tree in _different(bounds)]
     plan = Filter(plan, conjunction(tuple(Scalar(tree) for tree in known)))
-    items = [kept(plan, name) for name in plan.columns]
+    items = [keep(plan, name) for name in plan.columns]
     names = {}
     for side, name, pick in (("since", SINCE, "greatest"), ("until", UNTIL, "least")):
         micros = [bound.micros for bound in bounds if bound.side == side]
@@ -187,7 +187,7 @@ def _different(bounds: tuple[Bound, ...]) -> list[exp.Expr]:
 
 def _check_moments(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> None:
     trees = _different(bounds)
-    for tree, found in zip(trees, typing.typed(analyzer, plan.schema, trees), strict=True):
+    for tree, found in zip(trees, typing.types_of(analyzer, plan.schema, trees), strict=True):
         if found.type not in _MOMENTS:
             message = f"NOW() is compared with {render(tree)}, which is {found.type.upper()}"
             raise make("TYPE_MISMATCH", message=message, hint="compare it with a TIMESTAMP", span=span_of(tree))

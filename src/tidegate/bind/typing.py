@@ -17,20 +17,20 @@ _STANDALONE = (exp.Column, exp.Func, exp.Binary, exp.Unary, exp.Condition, exp.W
 _DEPENDENT = (exp.Lambda, exp.Identifier, exp.Interval, exp.DataType, exp.Query, exp.Ordered)
 
 
-def typed(analyzer: Analyzer, schema: Schema, trees: Sequence[exp.Expr]) -> Schema:
+def types_of(analyzer: Analyzer, schema: Schema, trees: Sequence[exp.Expr]) -> Schema:
     """The types of expressions over the bare columns of `schema`."""
     if not trees:
         return ()
     try:
         return analyzer.columns(schema, [render(tree) for tree in trees])
     except Error as error:
-        raise located(analyzer, schema, trees, error) from None
+        raise locate(analyzer, schema, trees, error) from None
 
 
 def items(analyzer: Analyzer, plan: Node, wanted: Sequence[tuple[str, exp.Expr]]) -> tuple[Item, ...]:
     """Items of a projection over `plan`. Plain columns have the type that they have below."""
     computed = [tree for _, tree in wanted if not isinstance(tree, exp.Column)]
-    answers = iter(typed(analyzer, plan.schema, computed))
+    answers = iter(types_of(analyzer, plan.schema, computed))
     by_name = {column.name: column for column in plan.schema}
     found = []
     for name, tree in wanted:
@@ -39,7 +39,7 @@ def items(analyzer: Analyzer, plan: Node, wanted: Sequence[tuple[str, exp.Expr]]
     return tuple(found)
 
 
-def located(analyzer: Analyzer, schema: Schema, trees: Sequence[exp.Expr], error: Error) -> Error:
+def locate(analyzer: Analyzer, schema: Schema, trees: Sequence[exp.Expr], error: Error) -> Error:
     """The error with the place of the expression that causes it."""
     for tree in trees:
         found = _culprit(analyzer, schema, tree, error.code)
@@ -84,7 +84,7 @@ def describe(
     try:
         return context.analyzer.query(_core(select, scope), _relations(scope))
     except Error as error:
-        found = located(context.analyzer, source.plan.schema, (*conditions, *trees), error)
+        found = locate(context.analyzer, source.plan.schema, (*conditions, *trees), error)
         if found.span is None:
             found.span = span_of(_not_boolean(context, source.plan, conditions) or select)
         raise found from None
@@ -159,6 +159,6 @@ def _table(name: str, alias: str | None) -> exp.Table:
 def _not_boolean(context: Context, plan: Node, conditions: Sequence[exp.Expr]) -> exp.Expr | None:
     """The first condition that is not a condition."""
     for tree in conditions:
-        if typed(context.analyzer, plan.schema, [tree])[0].type != "boolean":
+        if types_of(context.analyzer, plan.schema, [tree])[0].type != "boolean":
             return tree
     return None

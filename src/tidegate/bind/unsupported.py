@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from tidegate.core.schema import Column
 from tidegate.errors import Error, Span, make
-from tidegate.plan import Item, Node, Project, Scalar, kept
+from tidegate.plan import Item, Node, Project, Scalar, keep
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import call, clauses, span_of
 from tidegate.sql.windows import GROUP_WINDOWS
@@ -77,7 +77,7 @@ _SELECT_PARTS: dict[str, tuple[str, str | None]] = {
 }
 
 
-def refused(what: str, span: Span | None, hint: str | None = None, detail: str | None = None) -> Error:
+def unsupported(what: str, span: Span | None, hint: str | None = None, detail: str | None = None) -> Error:
     return make("NOT_SUPPORTED", what=what, hint=hint, detail=detail, span=span)
 
 
@@ -85,10 +85,10 @@ def check_clauses(node: exp.Query) -> None:
     """Refuses the time of a window that is not there, and a window clause that is of no SELECT."""
     found = clauses(node)
     if found.window is not None and not isinstance(node, exp.Select):
-        raise refused("a window clause here", found.window.span, "write it inside of the SELECT that it is for")
+        raise unsupported("a window clause here", found.window.span, "write it inside of the SELECT that it is for")
     if found.event_time is not None and found.window is None:
         hint = "add TUMBLING WINDOW 5m, or leave it out"
-        raise refused("EVENT TIME BY without a window", found.span("event_time"), hint)
+        raise unsupported("EVENT TIME BY without a window", found.span("event_time"), hint)
 
 
 def check_select(select: exp.Select) -> None:
@@ -97,21 +97,23 @@ def check_select(select: exp.Select) -> None:
         part = select.args.get(key)
         if part:
             node = part[0] if isinstance(part, list) else part
-            raise refused(words, span_of(node) if isinstance(node, exp.Expr) else span_of(select), hint)
+            raise unsupported(words, span_of(node) if isinstance(node, exp.Expr) else span_of(select), hint)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
-        raise refused("DISTINCT ON", span_of(distinct), "write ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) = 1")
+        raise unsupported(
+            "DISTINCT ON", span_of(distinct), "write ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) = 1"
+        )
 
 
 def check_table(table: exp.Table) -> None:
     """Refuses what can hang on a relation in FROM."""
     if isinstance(table.this, exp.Func):
-        raise refused("a table function", span_of(table), "read a source, table or view")
+        raise unsupported("a table function", span_of(table), "read a source, table or view")
     for key, words in (("pivots", "PIVOT"), ("sample", "TABLESAMPLE"), ("version", "AS OF"), ("when", "AS OF")):
         if table.args.get(key):
-            raise refused(words, span_of(table))
+            raise unsupported(words, span_of(table))
     if table.args.get("joins"):
-        raise refused("a join", span_of(table.args["joins"][0]))
+        raise unsupported("a join", span_of(table.args["joins"][0]))
 
 
 _ORDERED = {
@@ -129,11 +131,11 @@ def check_expression(tree: exp.Expr) -> None:
         if isinstance(node, exp.Window):
             _check_window(node)
         elif isinstance(node, exp.Exists):
-            raise refused("EXISTS (SELECT ...) here", span_of(node), _ALONE)
+            raise unsupported("EXISTS (SELECT ...) here", span_of(node), _ALONE)
         elif isinstance(node, exp.In) and node.args.get("query"):
-            raise refused("IN (SELECT ...) here", span_of(node), _ALONE)
+            raise unsupported("IN (SELECT ...) here", span_of(node), _ALONE)
         elif isinstance(node, exp.Query):
-            raise refused("a subquery here", span_of(node), "put it into FROM")
+            raise unsupported("a subquery here", span_of(node), "put it into FROM")
         else:
             _check_call(node)
 
@@ -150,22 +152,24 @@ def _check_call(node: exp.Expr) -> None:
         return
     name, span = found.name, span_of(node)
     if isinstance(node, exp.AggFunc) and any(isinstance(arg, exp.Order | exp.Limit) for arg in found.args):
-        raise refused("ORDER BY inside of an aggregate", span, _ORDERED.get(name, "ARRAY_AGG is ordered by value"))
+        raise unsupported("ORDER BY inside of an aggregate", span, _ORDERED.get(name, "ARRAY_AGG is ordered by value"))
     if is_now(node):
         hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, and use AND for other conditions"
         detail = "NOW() decides when a row enters and leaves the view, so it cannot be a value, or part of OR"
-        raise refused(f"{name}() here", span, hint, detail)
+        raise unsupported(f"{name}() here", span, hint, detail)
     if name in CHANGING and not (name == "unix_timestamp" and found.args):
         words = f"{name}() in a view"
-        raise refused(words, span, "pass the value in as a column", "a step that is replayed must give the same rows")
+        raise unsupported(
+            words, span, "pass the value in as a column", "a step that is replayed must give the same rows"
+        )
     if name in FAILING:
-        raise refused(f"{name}() in a view", span, "filter such rows with WHERE", "one row could stop the pipeline")
+        raise unsupported(f"{name}() in a view", span, "filter such rows with WHERE", "one row could stop the pipeline")
     if name in GENERATORS:
-        raise refused(f"{name}()", span, "insert one row per element")
+        raise unsupported(f"{name}()", span, "insert one row per element")
     if name in GROUP_WINDOWS and found.args:
         raise _stray_window(name, span)
     if name in ("grouping", "grouping_id"):
-        raise refused(f"{name}()", span, "write one view per grouping")
+        raise unsupported(f"{name}()", span, "write one view per grouping")
 
 
 def _stray_window(name: str, span: Span | None) -> Error:
@@ -173,7 +177,7 @@ def _stray_window(name: str, span: Span | None) -> Error:
     kind, _, edge = name.rpartition("_")
     if edge == "proctime":
         hint = "pass the time in as a column, and GROUP BY a window over it"
-        return refused(f"{name.upper()}(...)", span, hint)
+        return unsupported(f"{name.upper()}(...)", span, hint)
     if edge in ("start", "end", "rowtime"):
         message = f"{name.upper()}(...) has no matching {kind.upper()}(...) in GROUP BY"
         return make("INVALID_WINDOW", message=message, hint=f"add {kind.upper()}(...) to GROUP BY", span=span)
@@ -190,18 +194,18 @@ def _check_window(window: exp.Window) -> None:
     name = found.name if found else "this function"
     if name not in RANKS:
         hint = "ROW_NUMBER, RANK and DENSE_RANK are, with a filter on their result"
-        raise refused(f"{name}() OVER (...)", span_of(window), hint)
+        raise unsupported(f"{name}() OVER (...)", span_of(window), hint)
     if window.args.get("spec"):
-        raise refused(f"a frame for {name}()", span_of(window), "leave out ROWS or RANGE")
+        raise unsupported(f"a frame for {name}()", span_of(window), "leave out ROWS or RANGE")
     if window.args.get("alias"):
-        raise refused("a named WINDOW", span_of(window), "write the window in OVER (...)")
+        raise unsupported("a named WINDOW", span_of(window), "write the window in OVER (...)")
 
 
 VOID = re.compile(r"\bvoid\b")
 UNKEPT = re.compile(r"\b(interval(?! day| hour| minute| second)|variant|geometry|geography|object)\b")
 
 
-def storable(plan: Node) -> Node:
+def make_storable(plan: Node) -> Node:
     """The plan with types that rows can have: what is nothing but NULL (Spark's void) becomes a string."""
     for column in plan.schema:
         check_type(column, None)
@@ -214,7 +218,7 @@ def check_type(column: Column, span: Span | None) -> None:
     """Refuses types that have no place in a row of ours."""
     if UNKEPT.search(column.type):
         hint = f"write CAST({column.name} AS STRING), or leave it out"
-        raise refused(f"column {column.name} of type {column.type.upper()}", span, hint)
+        raise unsupported(f"column {column.name} of type {column.type.upper()}", span, hint)
 
 
 def check_comparable(columns: Iterable[Column], what: str, span: Span | None) -> None:
@@ -222,12 +226,12 @@ def check_comparable(columns: Iterable[Column], what: str, span: Span | None) ->
     for column in columns:
         if "map<" in column.type:
             hint = f"compare map_entries({column.name}) instead" if not column.name.startswith("__") else None
-            raise refused(f"{what} a MAP", span, hint)
+            raise unsupported(f"{what} a MAP", span, hint)
 
 
 def _item(plan: Node, column: Column) -> Item:
     if not VOID.search(column.type):
-        return kept(plan, column.name)
+        return keep(plan, column.name)
     kind = VOID.sub("string", column.type)
     return Item(column.name, Scalar(cast(column_tree(column.name), kind)), kind)
 

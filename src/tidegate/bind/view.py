@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.bind.context import Bound, Context
-from tidegate.bind.emit import capped, gated, lateness_of, strategy_of
+from tidegate.bind.emit import add_gate, cap_groups, lateness_of, strategy_of
 from tidegate.bind.events.views import over_events
 from tidegate.bind.query import bind_query
-from tidegate.bind.unsupported import check_type, refused, storable
+from tidegate.bind.unsupported import check_type, make_storable, unsupported
 from tidegate.catalog import Catalog, TimeNote
 from tidegate.catalog.bus import BUS, DEFAULT_GROUPS
 from tidegate.core.schema import Column
 from tidegate.errors import Span, Warning_, make
-from tidegate.plan import IngressCheck, Node, Project, kept
+from tidegate.plan import IngressCheck, Node, Project, keep
 from tidegate.sql.statements import Name, Query
 from tidegate.traits.watermark import DeclaredWatermark, Watermark
 
@@ -64,15 +64,15 @@ def bind_definition(
         max_groups=int(options["max_groups"]) if "max_groups" in options else DEFAULT_GROUPS if over_bus else None,
         name=name,
     )
-    bound = _named(name, bind_query(select, context), aliases, extras.reserved)
-    plan = capped(_rooted(bound), context.max_groups)
+    bound = _name_columns(name, bind_query(select, context), aliases, extras.reserved)
+    plan = cap_groups(_root(bound), context.max_groups)
     visible = len(bound.fields)
     strategy = strategy_of(query, plan, extras.forced)
     if strategy is not None:
-        plan = gated(_unmarked(plan, strategy.name), strategy, visible, query.span)
+        plan = add_gate(_drop_mark(plan, strategy.name), strategy, visible, query.span)
     dependencies = tuple(context.dependencies)
     return BoundView(
-        plan=_door(name, plan, extras.times),
+        plan=_check_lateness(name, plan, extras.times),
         visible=visible,
         emit=strategy.name if strategy else None,
         emit_final=options.get("emit_final"),
@@ -93,7 +93,7 @@ def _check_options(options: dict[str, str], over_bus: bool, query: Query) -> Non
         raise make("INVALID_OPTION", message=message, hint="leave one of them out", span=query.emit.span)
 
 
-def _door(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
+def _check_lateness(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
     """LATENESS on columns of the view."""
     types = {column.name: column.type for column in plan.schema}
     declared: list[tuple[str, Watermark]] = [
@@ -131,7 +131,7 @@ def _late_table(query: Query, catalog: Catalog, read: tuple[str, ...]) -> str | 
     return table.name
 
 
-def _named(name: str, bound: Bound, aliases: tuple[Name, ...], reserved: tuple[str, ...] = ()) -> Bound:
+def _name_columns(name: str, bound: Bound, aliases: tuple[Name, ...], reserved: tuple[str, ...] = ()) -> Bound:
     """The columns under the names of `CREATE VIEW v (a, b)`, each name once."""
     if aliases and len(aliases) != len(bound.fields):
         message = f"{name} names {len(aliases)} columns, its query has {len(bound.fields)}"
@@ -154,7 +154,7 @@ def _check_name(view: str, column: str, before: list[str], span: Span | None) ->
         raise make("NOT_SUPPORTED", message=message, hint="name it with AS", span=span)
 
 
-def _rooted(bound: Bound) -> Node:
+def _root(bound: Bound) -> Node:
     """The plan with the visible columns in front, under their names, and storable."""
     plan = bound.plan
     columns = [(field.column, field.name) for field in bound.fields]
@@ -162,15 +162,15 @@ def _rooted(bound: Bound) -> Node:
     hidden = [name for name in bound.hidden if name != mark] if plan.traits.key is not None else []
     columns += [(name, f"__k{number}") for number, name in enumerate(hidden)]
     columns += [(mark, "__m")] if mark is not None else []
-    return storable(Project(plan, tuple(kept(plan, old, new) for old, new in columns)))
+    return make_storable(Project(plan, tuple(keep(plan, old, new) for old, new in columns)))
 
 
-def _unmarked(plan: Node, strategy: str) -> Node:
+def _drop_mark(plan: Node, strategy: str) -> Node:
     """What waits at a gate is no longer tied to what it corrects."""
     mark = plan.traits.mark
     if mark is None or strategy == "changes":
         return plan
-    return Project(plan, tuple(kept(plan, name) for name in plan.columns if name != mark))
+    return Project(plan, tuple(keep(plan, name) for name in plan.columns if name != mark))
 
 
 def _hull(names: tuple[Name, ...]) -> Span:
@@ -179,4 +179,4 @@ def _hull(names: tuple[Name, ...]) -> Span:
 
 def _check_step(query: Query) -> None:
     if query.as_of_step is not None:
-        raise refused("AS OF STEP in a view", query.span, "query a step ad hoc: SELECT ... AS OF STEP n")
+        raise unsupported("AS OF STEP in a view", query.span, "query a step ad hoc: SELECT ... AS OF STEP n")

@@ -16,10 +16,10 @@ from tidegate.bind.grouping import Grouped, Windows, group
 from tidegate.bind.ranking import Columns
 from tidegate.bind.temporal import Where
 from tidegate.ir.windows import WINDOW_KINDS
-from tidegate.plan import Filter, Item, Node, Project, Scalar, Window, kept
+from tidegate.plan import Filter, Item, Node, Project, Scalar, Window, keep
 
 
-def raised(plan: Node) -> Window | None:
+def lift_window(plan: Node) -> Window | None:
     """The same rows with their windows on top, if only projections and filters of rows stand above the window.
 
     `Project(Filter(Window(rows)))` -> `Window(Project(Filter(rows)))`. Sessions stay where they are: in a grouping
@@ -29,7 +29,7 @@ def raised(plan: Node) -> Window | None:
         return None if plan.window.kind == "session" else plan
     if not isinstance(plan, Project | Filter):
         return None
-    below = raised(plan.input)
+    below = lift_window(plan.input)
     if below is None:
         return None
     return _over_filter(plan, below) if isinstance(plan, Filter) else _over_projection(plan, below)
@@ -62,7 +62,7 @@ def _with_time(rows: Node, items: list[Item], time: str) -> tuple[list[Item], st
     if named is not None:
         return items, named
     hidden = "__window_time"
-    return [*items, kept(rows, time, hidden)], hidden
+    return [*items, keep(rows, time, hidden)], hidden
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def group_rows(
     context: Context, plan: Node, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]
 ) -> Grouped:
     """Aggregates the rows that pass WHERE: per window, if that is what the keys say."""
-    window = plan if isinstance(plan, Window) else raised(plan)
+    window = plan if isinstance(plan, Window) else lift_window(plan)
     if window is not None and _groups_by_window(window, where, keys, trees):
         return _group_windows(context, window, where, keys, trees)
     if not isinstance(plan, Window):

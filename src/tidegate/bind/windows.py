@@ -10,7 +10,7 @@ from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.ranking import Columns
 from tidegate.bind.scope import Field, Scope, resolve, written
 from tidegate.errors import Error, make
-from tidegate.plan import Node, Project, Window, kept
+from tidegate.plan import Node, Project, Window, keep
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import length, span_of
 from tidegate.sql.window_edges import EDGES, END, START
@@ -20,7 +20,7 @@ from tidegate.sql.windows import WindowCall
 TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
-def windowed(bound: Bound, scope: Scope, call: WindowCall, context: Context) -> Bound:
+def add_window(bound: Bound, scope: Scope, call: WindowCall, context: Context) -> Bound:
     """The relation with its windows. Columns of its own that are called like theirs can no longer be seen."""
     columns = Columns(context.analyzer, bound.plan, "__time")
     time = columns.name(_time(bound, scope, call))
@@ -31,10 +31,10 @@ def windowed(bound: Bound, scope: Scope, call: WindowCall, context: Context) -> 
     window = Window(plan, window_spec(call, time), tuple(renamed.get(name, name) for name in partition))
     edges = tuple(Field(each.name, each.name, each.type, each.nullable) for each in window.schema[-2:])
     own = tuple(field for field in bound.fields if field.name.casefold() not in EDGES)
-    return Bound(window, (*(_renamed(field, renamed) for field in own), *edges))
+    return Bound(window, (*(_rename(field, renamed) for field in own), *edges))
 
 
-def _renamed(field: Field, renamed: dict[str, str]) -> Field:
+def _rename(field: Field, renamed: dict[str, str]) -> Field:
     return Field(field.name, renamed.get(field.column, field.column), field.type, field.nullable, field.span)
 
 
@@ -44,7 +44,7 @@ def _without_edges(plan: Node) -> tuple[Node, dict[str, str]]:
     renamed = {name: unique(name, taken) for name in plan.columns if name.casefold() in (START, END)}
     if not renamed:
         return plan, {}
-    return Project(plan, tuple(kept(plan, name, renamed.get(name)) for name in plan.columns)), renamed
+    return Project(plan, tuple(keep(plan, name, renamed.get(name)) for name in plan.columns)), renamed
 
 
 def _time(bound: Bound, scope: Scope, call: WindowCall) -> exp.Expr:

@@ -23,7 +23,7 @@ NAME = "query"
 def explain_query(query: Query, catalog: Catalog, analyzer: Analyzer, stage: str) -> Explanation:
     """A stage of a query, compiled as if it were a view."""
     if stage == "parsed":
-        return _parsed(query)
+        return _explain_parsed(query)
     return _view_stage(compile_query(NAME, query, (), catalog, analyzer), stage, {})
 
 
@@ -34,7 +34,7 @@ def explain_relation(
     statement = relation.statement
     query = getattr(statement, "query", None)
     if stage == "parsed":
-        return _parsed(query) if isinstance(query, Query) else Explanation.of(_text(relation.sql))
+        return _explain_parsed(query) if isinstance(query, Query) else Explanation.of(_text(relation.sql))
     if isinstance(query, Query):
         return _view_stage(definition(relation, catalog, analyzer), stage, begun or {})
     read = catalog.get(relation.dependencies[0]) if relation.kind == "sink" else relation
@@ -58,7 +58,7 @@ def _stage(
     return explain_circuit(circuit_of(name, rewritten, kind, visible, begun))
 
 
-def _parsed(query: Query) -> Explanation:
+def _explain_parsed(query: Query) -> Explanation:
     """The query in Spark SQL, followed by Tidegate's own clauses."""
     tree = _text(render(with_paths(query.select)))
     if query.allowed_lateness is not None:

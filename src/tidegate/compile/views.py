@@ -15,7 +15,7 @@ from tidegate.bind.events.views import WINDOW_EDGES, with_window_edges
 from tidegate.bind.relation import sink_entry
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
-from tidegate.bind.unsupported import refused
+from tidegate.bind.unsupported import unsupported
 from tidegate.bind.view import NOTHING, BoundView, Extras, bind_definition
 from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.bus import BUS
@@ -244,4 +244,4 @@ def _check_ranks(plan: Node, query: Query) -> None:
     name = unbounded.function.upper()
     hint = f"keep the first rows: SELECT * FROM (SELECT ..., {name}() OVER (...) AS n FROM ...) WHERE n <= 10"
     detail = "every change could renumber all rows of its partition"
-    raise refused(f"{name}() without a limit", span_of(window) if window else query.span, hint, detail)
+    raise unsupported(f"{name}() without a limit", span_of(window) if window else query.span, hint, detail)

@@ -33,6 +33,7 @@ from tidegate.traits.kind import Kind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
 @dataclass(frozen=True)
 class PlainDecoder:
     """Every record adds a row. A tombstone has no row to say, and without a key nothing to delete."""

@@ -2,7 +2,7 @@
 
 from tidegate.plan.joins import AnyJoin, IntervalJoin, Join, Lookup
 from tidegate.plan.leaves import Node, Scan, View, declared_watermarks, rewrite_up, walk
-from tidegate.plan.nodes import Aggregate, Distinct, Filter, Item, Project, Rank, SetOp, TopN, UnionAll, kept
+from tidegate.plan.nodes import Aggregate, Distinct, Filter, Item, Project, Rank, SetOp, TopN, UnionAll, keep
 from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
 from tidegate.plan.time import Clocks, Closing, Gate, IngressCheck, TemporalFilter, Window, WindowAggregate
 
@@ -35,7 +35,7 @@ __all__ = [
     "conjunction",
     "conjuncts",
     "declared_watermarks",
-    "kept",
+    "keep",
     "rewrite_up",
     "walk",
 ]

@@ -313,7 +313,7 @@ def bounded_below(condition: exp.Expr) -> list[tuple[str, exp.Expr]]:
     return [(left.unnest().name, right) for left, right in pairs if isinstance(left.unnest(), exp.Column)]
 
 
-def kept(plan: Node, name: str, as_name: str | None = None) -> Item:
+def keep(plan: Node, name: str, as_name: str | None = None) -> Item:
     """An item that passes a column through."""
     found = plan.schema[plan.columns.index(name)]
     return Item(as_name or name, column(name), found.type, found.nullable)

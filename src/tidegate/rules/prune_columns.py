@@ -18,7 +18,7 @@ from tidegate.plan import (
     TopN,
     UnionAll,
     WindowAggregate,
-    kept,
+    keep,
 )
 from tidegate.plan.joins import met_by
 
@@ -108,4 +108,4 @@ def _over(node: Node, needed: frozenset[str]) -> Node:
 
 def _only(node: Node, columns: tuple[str, ...]) -> Node:
     """Exactly these columns, in this order."""
-    return node if node.columns == columns else Project(node, tuple(kept(node, name) for name in columns))
+    return node if node.columns == columns else Project(node, tuple(keep(node, name) for name in columns))

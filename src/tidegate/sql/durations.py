@@ -27,11 +27,11 @@ def length(node: exp.Expr) -> CalendarInterval | None:
         case exp.Paren():
             return length(node.this)
         case exp.Neg():
-            return _combined(CalendarInterval(), length(node.this), -1)
+            return _add(CalendarInterval(), length(node.this), -1)
         case exp.Add():
-            return _combined(length(node.left), length(node.right), 1)
+            return _add(length(node.left), length(node.right), 1)
         case exp.Sub():
-            return _combined(length(node.left), length(node.right), -1)
+            return _add(length(node.left), length(node.right), -1)
         case exp.Interval():
             return _interval(node)
         case exp.Literal() if node.is_string:
@@ -43,7 +43,7 @@ def length(node: exp.Expr) -> CalendarInterval | None:
     return None
 
 
-def _combined(left: CalendarInterval | None, right: CalendarInterval | None, sign: int) -> CalendarInterval | None:
+def _add(left: CalendarInterval | None, right: CalendarInterval | None, sign: int) -> CalendarInterval | None:
     if left is None or right is None:
         return None
     return CalendarInterval(left.micros + sign * right.micros, left.months + sign * right.months)
@@ -55,11 +55,11 @@ def _interval(node: exp.Interval) -> CalendarInterval | None:
     if unit is None:
         return parse_length(value)
     if isinstance(unit, exp.IntervalSpan):
-        return _spanned(value, unit.this.name.lower(), unit.expression.name.lower())
+        return _parse_span(value, unit.this.name.lower(), unit.expression.name.lower())
     return parse_length(f"{value} {unit.name}")
 
 
-def _spanned(value: str, first: str, last: str) -> CalendarInterval | None:
+def _parse_span(value: str, first: str, last: str) -> CalendarInterval | None:
     """`'1:30' MINUTE TO SECOND`, `'1 02:03:04.5' DAY TO SECOND`, `'1-6' YEAR TO MONTH`."""
     first, last = first.removesuffix("s"), last.removesuffix("s")
     sign = "-" if value.strip().startswith("-") else ""
@@ -99,7 +99,7 @@ def interval(text: str) -> exp.Interval | None:
 def read_duration(cursor: Cursor, after: str) -> exp.Expr:
     """The duration that must come next."""
     start = cursor.start_token()
-    found = _interval_literal(cursor) or _quoted(cursor) or _short(cursor) or _number_and_unit(cursor)
+    found = _interval_literal(cursor) or _read_quoted(cursor) or _read_short(cursor) or _read_number_and_unit(cursor)
     if found is None:
         cursor.refuse(f"{after} must be followed by a duration{cursor.instead()}", hint=USAGE)
     mark(found, start.start, cursor._prev.end + 1)
@@ -145,7 +145,7 @@ def _interval_literal(cursor: Cursor) -> exp.Expr | None:
     return cursor._parse_interval() if cursor.at("INTERVAL") else None
 
 
-def _quoted(cursor: Cursor) -> exp.Expr | None:
+def _read_quoted(cursor: Cursor) -> exp.Expr | None:
     token = cursor.here
     if token is None or token.token_type != TokenType.STRING:
         return None
@@ -156,7 +156,7 @@ def _quoted(cursor: Cursor) -> exp.Expr | None:
     return found
 
 
-def _short(cursor: Cursor) -> exp.Expr | None:
+def _read_short(cursor: Cursor) -> exp.Expr | None:
     """`1h30m`, which the tokenizer may have cut into pieces (`5s` is also Spark's SMALLINT 5)."""
     token = cursor.here
     if token is None or token.token_type not in (TokenType.NUMBER, TokenType.VAR):
@@ -169,7 +169,7 @@ def _short(cursor: Cursor) -> exp.Expr | None:
     return found
 
 
-def _number_and_unit(cursor: Cursor) -> exp.Expr | None:
+def _read_number_and_unit(cursor: Cursor) -> exp.Expr | None:
     number, unit = cursor.here, cursor.peek(1)
     if number is None or unit is None or number.token_type != TokenType.NUMBER or not unit_of(unit.text):
         return None

@@ -17,7 +17,7 @@ from tidegate.sql.cursor import Unreadable, span_of_token, word
 from tidegate.sql.dialect import Tidegate
 from tidegate.sql.grammar import Parser
 from tidegate.sql.statements import Script, Statement
-from tidegate.sql.syntax import check_gaps, explained, unexpected
+from tidegate.sql.syntax import check_gaps, explain_error, unexpected_token
 
 _CLOSED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
 KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
@@ -30,22 +30,22 @@ def statements(text: str) -> Iterator[list[Token]]:
         if token.token_type != TokenType.SEMICOLON:
             current.append(token)
         elif current:
-            yield _arranged(current)
+            yield _arrange(current)
             current = []
     if current:
-        yield _arranged(current)
+        yield _arrange(current)
 
 
 def _tokens(text: str) -> list[Token]:
     try:
         tokens = Tidegate().tokenize(text)
     except TokenError as error:
-        raise _unterminated(text, error) from error
+        raise _unterminated_error(text, error) from error
     _check_comments(text, tokens[-1].end + 1 if tokens else 0)
     return tokens
 
 
-def _unterminated(text: str, error: TokenError) -> Exception:
+def _unterminated_error(text: str, error: TokenError) -> Exception:
     found = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
     if found is None:
         _check_comments(text, 0)
@@ -75,7 +75,7 @@ def _check_comments(text: str, start: int) -> None:
         )
 
 
-def _arranged(tokens: list[Token]) -> list[Token]:
+def _arrange(tokens: list[Token]) -> list[Token]:
     return _free_windows(_names_after_dots(_hints_to_select(tokens)))
 
 
@@ -162,13 +162,13 @@ def _statement(tokens: list[Token], text: str) -> Statement:
     try:
         statement = _reader(tokens[0], text)(parser)
     except Unreadable as error:
-        raise explained(parser, error) from None
+        raise explain_error(parser, error) from None
     except ParseError as error:
-        raise explained(parser, Unreadable(str(error), parser.here)) from None
+        raise explain_error(parser, Unreadable(str(error), parser.here)) from None
     except Error as error:
         raise error.in_text(text) from None
     if parser.here is not None:
-        raise unexpected(parser)
+        raise unexpected_token(parser)
     check_gaps(tokens, text)
     return statement
 

@@ -56,7 +56,7 @@ def read_query(parser: Parser) -> Query:
         found = parser._values_to_select(found)
     if not isinstance(found, exp.Query):
         parser.refuse(f"expected SELECT{parser.instead()}")
-    said = _collected(parser, found)
+    said = _collect_clauses(parser, found)
     span = parser.since(start)
     return Query(
         select=found,
@@ -69,7 +69,7 @@ def read_query(parser: Parser) -> Query:
     )
 
 
-def _collected(parser: Parser, query: exp.Query) -> Clauses:
+def _collect_clauses(parser: Parser, query: exp.Query) -> Clauses:
     """What is said at the end of the query; EMIT and its like anywhere else are refused."""
     outermost = list(_outermost(query))
     _refuse_inner(parser, query, outermost)

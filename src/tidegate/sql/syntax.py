@@ -30,12 +30,12 @@ def check_gaps(tokens: list[Token], text: str) -> None:
         assert left is not None
         if left.token_type in _NEED_MORE and (right is None or right.token_type in _ENDS):
             where = f"before {right.text}" if right is not None else "at the end of the statement"
-            _refuse(f"something is missing after {_named(left)}, {where}", span_of_token(left), text)
+            _refuse(f"something is missing after {_name_of(left)}, {where}", span_of_token(left), text)
         if right is not None and right.token_type == T.COMMA and left.token_type in _OPENINGS:
             _refuse(f"something is missing after {left.text}, before ,", span_of_token(right), text)
 
 
-def _named(token: Token) -> str:
+def _name_of(token: Token) -> str:
     return "this comma" if token.token_type == T.COMMA else token.text
 
 
@@ -63,7 +63,7 @@ _BEGINNINGS = (
 )
 
 
-def explained(parser: Parser, error: Unreadable) -> Error:
+def explain_error(parser: Parser, error: Unreadable) -> Error:
     """The syntax error to show for sqlglot's."""
     token = parser.here if error.description.startswith("Expected END") else error.token
     span = span_of_token(token) if token is not None else parser.place()
@@ -76,7 +76,7 @@ def explained(parser: Parser, error: Unreadable) -> Error:
     )
 
 
-def unexpected(parser: Parser) -> Error:
+def unexpected_token(parser: Parser) -> Error:
     """Something is left after a complete statement."""
     token = parser.start_token()
     if word(token) == "ON" and word(parser.peek(-1)) == "EMIT":
@@ -85,8 +85,8 @@ def unexpected(parser: Parser) -> Error:
     missing_semicolon = "statements are separated by ;" if word(token) in _BEGINNINGS else None
     return make(
         "SYNTAX_ERROR",
-        message=f"unexpected {_shown(token)}",
-        hint=_missing_by(parser) or _misspelt(parser, span) or missing_semicolon,
+        message=f"unexpected {_quote_token(token)}",
+        hint=_missing_by(parser) or _misspelling_hint(parser, span) or missing_semicolon,
         span=span,
         text=parser.sql,
     )
@@ -99,11 +99,11 @@ def _bad_emit(parser: Parser) -> Error:
         read_emit(parser)
     except Error as error:
         return error
-    return unexpected(parser)
+    return unexpected_token(parser)
 
 
 def _message(parser: Parser, description: str, token: Token | None) -> str:
-    where = f"before {_shown(token)}" if token is not None else "at the end of the statement"
+    where = f"before {_quote_token(token)}" if token is not None else "at the end of the statement"
     if found := re.fullmatch(r"Expecting (\S+)", description):
         return f"expected {found[1]} {where}"
     if description.startswith("Expected table name"):
@@ -114,9 +114,10 @@ def _message(parser: Parser, description: str, token: Token | None) -> str:
         return f"expected END of CASE {where}"
     if description.startswith("Required"):
         before = parser.peek(-1)
-        return f"something is missing after {_shown(before)}, {where}" if before else f"something is missing {where}"
+        after = f"after {_quote_token(before)}, " if before else ""
+        return f"something is missing {after}{where}"
     if description.startswith("Invalid expression"):
-        return f"unexpected {_shown(token)}" if token is not None else f"something is missing {where}"
+        return f"unexpected {_quote_token(token)}" if token is not None else f"something is missing {where}"
     first = description.split(". ")[0].split("<class")[0].strip().rstrip(".:")
     return f"{first[:1].lower()}{first[1:]}, {where}"
 
@@ -124,10 +125,10 @@ def _message(parser: Parser, description: str, token: Token | None) -> str:
 def _hint(parser: Parser, description: str, span: Span, token: Token | None) -> str | None:
     if description.startswith("Expected TYPE") and token is not None and word(token).isidentifier():
         return did_you_mean(token.text, SPARK_NAMES)
-    return _misspelt(parser, span)
+    return _misspelling_hint(parser, span)
 
 
-def _shown(token: Token) -> str:
+def _quote_token(token: Token) -> str:
     return f"'{token.text}'" if token.token_type == TokenType.STRING else token.text
 
 
@@ -137,7 +138,7 @@ def _missing_by(parser: Parser) -> str | None:
     return f"write {before} BY" if before in ("GROUP", "ORDER", "PARTITION", "SORT") else None
 
 
-def _misspelt(parser: Parser, span: Span) -> str | None:
+def _misspelling_hint(parser: Parser, span: Span) -> str | None:
     """A word here or just before that looks like a keyword: `SELECT a FORM t`."""
     until = [t for t in parser._tokens if t.start <= span.start]
     for token in reversed(until[-3:]):

@@ -28,7 +28,7 @@ _CLAUSES = ("expressions", "where", "group", "having", "qualify", "order")
 
 
 @dataclass(frozen=True)
-class Spelled:
+class NormalisedSelect:
     """A SELECT with its window's edges as columns. `window` is over all of FROM; None if there is none, or FROM itself
     has windows."""
 
@@ -36,12 +36,12 @@ class Spelled:
     window: WindowCall | None
 
 
-def spelled(select: exp.Select) -> Spelled:
+def normalise_windows(select: exp.Select) -> NormalisedSelect:
     """The SELECT in the one spelling. A SELECT without windows stays the same object."""
     tables = [table_window(table)[1] for table in window_tables(select)]
     window = _one([*tables, *_group_windows(select), *_clause_windows(select)])
     if window is None:
-        return Spelled(select, None)
+        return NormalisedSelect(select, None)
     own = None if tables else window
     result = select.copy()
     group = _group_by(result, window, in_from=bool(tables))
@@ -50,7 +50,7 @@ def spelled(select: exp.Select) -> Spelled:
         _replace_clause(result, clause, names)
     if group is not None:
         result.set("group", exp.Group(expressions=_completed(group, window, names)))
-    return Spelled(result, own)
+    return NormalisedSelect(result, own)
 
 
 def window_tables(select: exp.Select) -> Iterator[exp.Table]:
@@ -187,7 +187,7 @@ def window_spec(call: WindowCall, time: str) -> WindowSpec:
 def _positive(call: WindowCall, tree: exp.Expr, word: str) -> CalendarInterval:
     found = length(tree)
     if found is None:
-        message = f"the {word} of {call.name} must be a duration, and {_shown(tree)} is none"
+        message = f"the {word} of {call.name} must be a duration, and {render(tree)} is none"
         hint = "write INTERVAL '10' SECOND"
         raise make("INVALID_WINDOW", message=message, hint=hint, span=span_of(tree) or call.span)
     if found.months and found.micros:
@@ -202,7 +202,7 @@ def _positive(call: WindowCall, tree: exp.Expr, word: str) -> CalendarInterval:
 def _check_fit(call: WindowCall, size: CalendarInterval, slide: CalendarInterval) -> None:
     small, _ = _WORDS[call.kind]
     assert call.slide is not None
-    shown = f"{_shown(call.slide)} and {_shown(call.size)}"
+    shown = f"{render(call.slide)} and {render(call.size)}"
     if bool(size.months) != bool(slide.months):
         problem = f"one length in months and one that is fixed: {shown}"
         _refuse(call, call.slide, problem, "write both in months, or both in days and hours")
@@ -222,14 +222,10 @@ def _offset(call: WindowCall, grid: CalendarInterval) -> int:
     found = length(call.offset)
     if found is None or found.months:
         what = "is in months" if found is not None else "is no duration"
-        message = f"the offset of {call.name} must be a fixed length, and {_shown(call.offset)} {what}"
+        message = f"the offset of {call.name} must be a fixed length, and {render(call.offset)} {what}"
         hint = "write INTERVAL '1' HOUR"
         raise make("INVALID_WINDOW", message=message, hint=hint, span=span_of(call.offset) or call.span)
     return found.micros if grid.months else found.micros % grid.micros
-
-
-def _shown(tree: exp.Expr) -> str:
-    return render(tree)
 
 
 def _refuse(call: WindowCall, tree: exp.Expr, problem: str, hint: str) -> Never:

@@ -37,11 +37,11 @@ def temp_name(relation: str) -> str:
 def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundSelect:
     """Resolves the relations of a query. `sources`: rows of sources are at hand too."""
     found: dict[str, None] = {}
-    tree = _expanded(_without_windows(with_paths(query.select), catalog), catalog, found, sources, frozenset())
+    tree = _expand(_expand_windows(with_paths(query.select), catalog), catalog, found, sources, frozenset())
     return BoundSelect(render(tree), tuple(found))
 
 
-def _without_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
+def _expand_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
     """The query with its windows in Spark's words."""
 
     def columns(name: str) -> tuple[str, ...] | None:
@@ -56,14 +56,12 @@ def _without_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
     return spark_windows(select, columns, times)
 
 
-def _expanded(
-    tree: exp.Expr, catalog: Catalog, found: dict[str, None], sources: bool, ctes: frozenset[str]
-) -> exp.Expr:
+def _expand(tree: exp.Expr, catalog: Catalog, found: dict[str, None], sources: bool, ctes: frozenset[str]) -> exp.Expr:
     """The query with relations by their temporary names, and plain views by what they are."""
     names = ctes | {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
 
     def replace(node: exp.Expr) -> exp.Expr:
-        _without_ours(node)
+        _drop_own_clauses(node)
         if not isinstance(node, exp.Table) or isinstance(node.this, exp.Func):
             return node
         name = relation_name(node)
@@ -72,7 +70,7 @@ def _expanded(
     return tree.transform(replace)
 
 
-def _without_ours(node: exp.Expr) -> None:
+def _drop_own_clauses(node: exp.Expr) -> None:
     """A batch has nothing to fire early, and what is looked up now is all there is."""
     hint = node.args.get("hint")
     if isinstance(hint, exp.Hint):
@@ -104,14 +102,14 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
 def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
     statement = relation.statement
     assert isinstance(statement, CreateView)
-    select = _without_windows(with_paths(statement.query.select), catalog).transform(_sorted)
-    inner = _expanded(select, catalog, found, sources, frozenset())
+    select = _expand_windows(with_paths(statement.query.select), catalog).transform(_sort_arrays)
+    inner = _expand(select, catalog, found, sources, frozenset())
     columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
     alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))
 
 
-def _sorted(node: exp.Expr) -> exp.Expr:
+def _sort_arrays(node: exp.Expr) -> exp.Expr:
     """Arrays as a maintained view has them: ordered by value, where Spark has any order."""
     found = call(node.this if isinstance(node, exp.Filter) else node)
     if found is None or found.name not in ARRAYS or isinstance(node.parent, exp.Filter):

@@ -14,7 +14,7 @@ from tidegate.bind.adhoc.window_rows import rows_with_sessions, rows_with_window
 from tidegate.errors import make
 from tidegate.sql.clauses import META
 from tidegate.sql.window_edges import EDGES
-from tidegate.sql.window_spellings import spelled, window_spec, window_tables
+from tidegate.sql.window_spellings import normalise_windows, window_spec, window_tables
 from tidegate.sql.windows import WindowCall, table_window, window_function
 
 Columns = Callable[[str], tuple[str, ...] | None]
@@ -28,7 +28,7 @@ def spark_windows(query: exp.Query, columns: Columns, times: Columns | None = No
     known = _Known(columns, times or (lambda _: ()), ctes)
     selects = list(result.find_all(exp.Select))
     for select in reversed(selects):
-        new = _rewritten(select, known)
+        new = _rewrite(select, known)
         if select is result:
             result = new
         elif new is not select:
@@ -76,9 +76,9 @@ class _Known:
         return tuple(names)
 
 
-def _rewritten(select: exp.Select, known: _Known) -> exp.Select:
+def _rewrite(select: exp.Select, known: _Known) -> exp.Select:
     """One SELECT; those inside of it are done before."""
-    found = spelled(select)
+    found = normalise_windows(select)
     if found.window is None and not any(window_tables(found.select)):
         return select
     result = found.select.copy() if found.select is select else found.select
@@ -86,7 +86,7 @@ def _rewritten(select: exp.Select, known: _Known) -> exp.Select:
     for table in list(window_tables(result)):
         relation, call = table_window(table)
         names = [name for name in (table.alias, relation.alias_or_name) if name]
-        table.replace(_windowed(result, relation, call, known, names, table.args.get("alias")))
+        table.replace(_add_windows(result, relation, call, known, names, table.args.get("alias")))
     if found.window is not None:
         _window_from(result, found.window, known)
     return result
@@ -100,10 +100,10 @@ def _window_from(select: exp.Select, call: WindowCall, known: _Known) -> None:
         raise make("NOT_SUPPORTED", message=message, hint=hint, span=call.span)
     source = select.args["from_"].this
     names = [name for name in (source.alias_or_name,) if name]
-    source.replace(_windowed(select, source.copy(), call, known, names, None))
+    source.replace(_add_windows(select, source.copy(), call, known, names, None))
 
 
-def _windowed(
+def _add_windows(
     select: exp.Select,
     relation: exp.Expr,
     call: WindowCall,
@@ -114,7 +114,7 @@ def _windowed(
     """A relation with its windows, under the name that it has in the query."""
     if isinstance(relation, exp.Table) and window_function(relation.this):
         inner, inner_call = table_window(relation)
-        relation = _windowed(select, inner, inner_call, known, [inner.alias_or_name], None)
+        relation = _add_windows(select, inner, inner_call, known, [inner.alias_or_name], None)
     own = [name for name in known.columns(relation) if name.casefold() in EDGES]
     time = bare(known.time(relation, call), names)
     spec = window_spec(call, "")
@@ -134,11 +134,11 @@ def _per(select: exp.Select, relation: exp.Expr, call: WindowCall, known: _Known
     if call.partition is not None or group is None:
         return list(call.partition or ())
     own = {name.casefold() for name in known.columns(relation)}
-    keys = [_meant(key, select, own) for key in group.expressions]
+    keys = [_resolve_key(key, select, own) for key in group.expressions]
     return [key for key in keys if not _mentions_edges(key)]
 
 
-def _meant(key: exp.Expr, select: exp.Select, own: set[str]) -> exp.Expr:
+def _resolve_key(key: exp.Expr, select: exp.Select, own: set[str]) -> exp.Expr:
     items = select.expressions
     if isinstance(key, exp.Literal) and key.is_int and 0 < int(key.name) <= len(items):
         item: exp.Expr = items[int(key.name) - 1].unalias()

@@ -13,7 +13,7 @@ from sqlglot import exp
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.events.values import PATH, aggregated_paths, is_path, number
 from tidegate.catalog.bus import EVENTS, events_of
-from tidegate.plan import Filter, IngressCheck, Node, Project, Scalar, kept
+from tidegate.plan import Filter, IngressCheck, Node, Project, Scalar, keep
 from tidegate.plan.scalar import column_tree
 from tidegate.sql.clauses import clauses
 from tidegate.traits.watermark import DeclaredWatermark
@@ -61,7 +61,7 @@ def with_checks(bound: Bound, checked: EventChecks, context: Context) -> Bound:
         plan = Filter(plan, Scalar(column_tree(columns[checked.time]).is_(exp.null()).not_()))
     hidden = {column for column, _ in checks} | ({columns[ROW]} if checks else set())
     fields = tuple(field for field in bound.fields if field.column not in hidden)
-    return Bound(Project(plan, tuple(kept(plan, field.column) for field in fields)), fields)
+    return Bound(Project(plan, tuple(keep(plan, field.column) for field in fields)), fields)
 
 
 def unqualified(tree: exp.Expr) -> exp.Expr:

@@ -106,14 +106,14 @@ def _name_items(select: exp.Select, reads: Reads) -> None:
     for item in select.expressions:
         steps = path_steps(item, reads)
         if steps is not None and len(steps) > 1 and isinstance(steps[-1], str):
-            item = _named(item, steps[-1])
+            item = _alias(item, steps[-1])
         elif steps is None and not isinstance(item, exp.Alias | exp.Column | exp.Star) and _has_path(item, reads):
-            item = _named(item, item.sql(dialect="spark").lower())
+            item = _alias(item, item.sql(dialect="spark").lower())
         items.append(item)
     select.set("expressions", items)
 
 
-def _named(item: exp.Expr, name: str) -> exp.Expr:
+def _alias(item: exp.Expr, name: str) -> exp.Expr:
     named = exp.alias_(item, name, quoted=True)
     if (span := span_of(item)) is not None:
         mark(named, span.start, span.end)

@@ -87,11 +87,11 @@ def as_used(select: exp.Select) -> None:
             case "order":
                 _order(node)
             case "truth":
-                node.replace(_marked(exp.Cast(this=node.copy(), to=exp.DataType.build("boolean")), node))
+                node.replace(_with_span(exp.Cast(this=node.copy(), to=exp.DataType.build("boolean")), node))
             case "number":
-                node.replace(_marked(exp.Paren(this=number(node)), node))
+                node.replace(_with_span(exp.Paren(this=number(node)), node))
             case "aggregate":
-                counted = _marked(exp.Paren(this=number(node)), node)
+                counted = _with_span(exp.Paren(this=number(node)), node)
                 counted.meta[COUNTED] = True
                 node.replace(counted)
     for node in list(own_nodes(select)):
@@ -99,7 +99,7 @@ def as_used(select: exp.Select) -> None:
             node.replace(exp.StddevPop(this=node.this))
 
 
-def _marked(tree: exp.Expr, path: exp.Expr) -> exp.Expr:
+def _with_span(tree: exp.Expr, path: exp.Expr) -> exp.Expr:
     if (span := span_of(path)) is not None:
         mark(tree, span.start, span.end)
     return tree
@@ -126,10 +126,10 @@ def _use(node: exp.Expr) -> str:
         return "truth"
     if isinstance(parent, exp.Ordered) and child is node:
         return "order"
-    return _compared(node, parent, child)
+    return _use_in_comparison(node, parent, child)
 
 
-def _compared(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr) -> str:
+def _use_in_comparison(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr) -> str:
     """What a path is to what it is compared with."""
     match parent:
         case exp.Between(this=this, args={"low": low, "high": high}):
@@ -237,7 +237,7 @@ def _order(node: exp.Expr) -> None:
     by_text = node.parent
     assert isinstance(by_text, exp.Ordered)
     by_number = by_text.copy()
-    by_number.set("this", _marked(exp.Paren(this=number(node)), node))
+    by_number.set("this", _with_span(exp.Paren(this=number(node)), node))
     holder = by_text.parent
     assert holder is not None
     place = next(n for n, each in enumerate(holder.expressions) if each is by_text)

@@ -69,7 +69,7 @@ def _check_channels(select: exp.Select) -> None:
 
 
 def _nest(select: exp.Select) -> None:
-    _named_stars(select)
+    _expand_stars(select)
     _distinct_in_windows(select)
     tables = [table for table in from_tables(select) if is_bus_table(table) or windowed_bus(table) is not None]
     said = clauses(select)
@@ -84,7 +84,7 @@ def _nest(select: exp.Select) -> None:
         )
     if said.window is not None and said.event_time is None and len(tables) > 1:
         select.meta[META] = replace(said, event_time=_first_time(tables[0], said.window.span))
-    paths = _taken_out(select)
+    paths = _extract_paths(select)
     said = clauses(select)
     for table in tables:
         inner = _events(select, paths, alone)
@@ -123,24 +123,24 @@ def _first_time(table: exp.Table, span: Span) -> exp.Expr:
     return found
 
 
-def _taken_out(select: exp.Select) -> dict[str, exp.Expr]:
+def _extract_paths(select: exp.Select) -> dict[str, exp.Expr]:
     """The paths of a SELECT, each once, by the columns that stand for them from now on."""
     found: dict[str, exp.Expr] = {}
     names: dict[str, str] = {}
     said = clauses(select)
     if said.event_time is not None:
         select.meta[META] = replace(
-            said, event_time=_over_columns(exp.Paren(this=said.event_time.copy()), found, names).this
+            said, event_time=_replace_paths(exp.Paren(this=said.event_time.copy()), found, names).this
         )
     for clause, part in list(select.args.items()):
         if clause not in ("from_", "with_") and part is not None:
             for each in part if isinstance(part, list) else [part]:
                 if isinstance(each, exp.Expr):
-                    _over_columns(each, found, names)
+                    _replace_paths(each, found, names)
     return found
 
 
-def _over_columns(tree: exp.Expr, found: dict[str, exp.Expr], names: dict[str, str]) -> exp.Expr:
+def _replace_paths(tree: exp.Expr, found: dict[str, exp.Expr], names: dict[str, str]) -> exp.Expr:
     home = tree.find_ancestor(exp.Query)
     for node in [each for each in tree.walk() if is_path(each) and each.find_ancestor(exp.Query) is home]:
         plain = unqualified(node)
@@ -160,7 +160,7 @@ def _is_table_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.casefold() == "table"
 
 
-def _named_stars(select: exp.Select) -> None:
+def _expand_stars(select: exp.Select) -> None:
     """`*` means the columns of the bus, and not what was added for the view."""
     if select.args.get("joins") or not any(isinstance(item, exp.Star) and not item.args for item in select.expressions):
         return
@@ -177,7 +177,7 @@ def _events(select: exp.Select, paths: dict[str, exp.Expr], alone: bool) -> exp.
     taken = [exp.alias_(path.copy(), name, quoted=True) for name, path in paths.items()]
     below = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *taken])
     below.set("from_", exp.From(this=exp.to_table(BUS)))
-    below.set("where", exp.Where(this=_counted()))
+    below.set("where", exp.Where(this=_not_a_result()))
     if not alone:
         return below
     known = [exp.column(name, quoted=True) for name in paths]
@@ -191,7 +191,7 @@ def _events(select: exp.Select, paths: dict[str, exp.Expr], alone: bool) -> exp.
     return inner
 
 
-def _counted() -> exp.Expr:
+def _not_a_result() -> exp.Expr:
     """Not a view's result. An event without a channel counts."""
     channel = exp.Anonymous(this="coalesce", expressions=[exp.column("channel"), exp.Literal.string("")])
     return exp.not_(exp.Anonymous(this="startswith", expressions=[channel, exp.Literal.string(RESULTS)]))

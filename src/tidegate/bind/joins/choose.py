@@ -19,7 +19,7 @@ from tidegate.bind.joins.conditions import Compared, Conditions, taken_apart
 from tidegate.bind.joins.hint import Hint, ignored
 from tidegate.bind.joins.sides import Side, by_pairs, comparison, held, key_pair
 from tidegate.bind.scope import written
-from tidegate.bind.unsupported import cast, refused
+from tidegate.bind.unsupported import cast, unsupported
 from tidegate.catalog import Relation
 from tidegate.errors import Span, make, warning
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire
@@ -91,11 +91,11 @@ def _check_lookup(wanted: Wanted, found: Conditions, left: Side, right: Side) ->
     key = right.plan.traits.key
     if wanted.kind not in (INNER, LEFT):
         hint = "write JOIN or LEFT JOIN, with the stream on the left"
-        raise refused(f"FOR SYSTEM_TIME AS OF in a {wanted.kind.upper()} JOIN", wanted.span, hint)
+        raise unsupported(f"FOR SYSTEM_TIME AS OF in a {wanted.kind.upper()} JOIN", wanted.span, hint)
     if not left.plan.traits.append_only:
         hint = "leave FOR SYSTEM_TIME out: the join is then kept up to date on both sides"
         detail = "a retraction needs the row that was looked up, which is not stored"
-        raise refused("FOR SYSTEM_TIME AS OF for rows that can be retracted", wanted.span, hint, detail)
+        raise unsupported("FOR SYSTEM_TIME AS OF for rows that can be retracted", wanted.span, hint, detail)
     if not key or len(_covering(found, key)) < len(key):
         named = f"its key, {', '.join(key)}" if key else "a key, and it has none"
         hint = f"join by all of ({', '.join(key)})" if key else "give the table a PRIMARY KEY"
@@ -193,7 +193,7 @@ def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, tak
     if not found.equalities and not one_row:
         hint = "add an equality between the two: ON a.id = b.id"
         detail = "every row of one side would be compared with every row of the other"
-        raise refused("a join without an equality", wanted.span, hint, detail)
+        raise unsupported("a join without an equality", wanted.span, hint, detail)
     _warn(wanted, left.plan, right.plan, context)
     if found.mixed and wanted.kind != INNER:
         return by_pairs(wanted.kind, found, left, right, taken)
@@ -259,4 +259,4 @@ def _filtered(node: Node, found: Conditions) -> Node:
 def _inseparable(found: Conditions, wanted: Wanted) -> Exception:
     tree = found.mixed[0]
     hint = "compare an expression of one side with an expression of the other: a.x < b.y - 1"
-    return refused(f"{written(tree)} in ON of a {wanted.kind.upper()} join", span_of(tree) or wanted.span, hint)
+    return unsupported(f"{written(tree)} in ON of a {wanted.kind.upper()} join", span_of(tree) or wanted.span, hint)

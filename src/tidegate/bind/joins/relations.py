@@ -15,11 +15,11 @@ from tidegate.bind.joins.sides import Side
 from tidegate.bind.scope import Field, Scope, resolve, unknown_column, written
 from tidegate.bind.source import BindQuery, bind_item
 from tidegate.bind.temporal import Where, where_of
-from tidegate.bind.unsupported import check_expression, refused
+from tidegate.bind.unsupported import check_expression, unsupported
 from tidegate.catalog import Relation
 from tidegate.errors import make
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI
-from tidegate.plan import Filter, IntervalJoin, Item, Node, Project, Scalar, Scan, conjuncts, kept
+from tidegate.plan import Filter, IntervalJoin, Item, Node, Project, Scalar, Scan, conjuncts, keep
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
 from tidegate.sql.grammar import WITHIN
@@ -67,7 +67,7 @@ class Part:
         if found is None or method not in ("", "NATURAL"):
             words = " ".join(word for word in (method, side, kind, "JOIN") if word)
             hint = "write JOIN, LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN"
-            raise refused(f"{'an' if words[0] in 'AEIOU' else 'a'} {words}", span_of(self.join), hint)
+            raise unsupported(f"{'an' if words[0] in 'AEIOU' else 'a'} {words}", span_of(self.join), hint)
         return found
 
     @property
@@ -171,7 +171,7 @@ class Joiner:
     def _check_boolean(self, condition: exp.Expr, part: Part) -> None:
         schema = (*self.plan.schema, *part.bound.plan.schema)
         for tree in conjuncts(Scalar(condition)):
-            found = typing.typed(self._context.analyzer, schema, [tree.tree])[0].type
+            found = typing.types_of(self._context.analyzer, schema, [tree.tree])[0].type
             if found != "boolean":
                 message = f"ON needs a condition, {written(tree.tree)} is {found.upper()}"
                 hint = f"compare it: {written(tree.tree)} = ..."
@@ -222,7 +222,7 @@ class Joiner:
             return left if kind != RIGHT else replace(right, name=left.name)
         tree = exp.Coalesce(this=column_tree(left.column), expressions=[column_tree(right.column)])
         name = unique("__u", self._taken)
-        items = tuple(kept(self.plan, each) for each in self.plan.columns)
+        items = tuple(keep(self.plan, each) for each in self.plan.columns)
         self.plan = Project(self.plan, (*items, Item(name, Scalar(tree), left.type)))
         return Field(left.name, name, left.type)
 
@@ -239,7 +239,7 @@ class Joiner:
             return True
         hint = "write FOR SYSTEM_TIME AS OF PROCTIME()"
         detail = "a table is known as it is now, not as it was at a time of the past"
-        raise refused("FOR SYSTEM_TIME AS OF a time column", span_of(version) or span_of(part.join), hint, detail)
+        raise unsupported("FOR SYSTEM_TIME AS OF a time column", span_of(version) or span_of(part.join), hint, detail)
 
     def _is_clock(self, moment: exp.Column) -> bool:
         found = resolve(moment, self.scope, clocks=True)
@@ -254,7 +254,7 @@ def _part(source: exp.Expr, join: exp.Join | None, context: Context, bind_query:
     bound, scope = bind_item(plain, context, bind_query)
     table = bound.plan.relation if isinstance(bound.plan, Scan) and bound.plan.relation.kind == "table" else None
     names = {name: unique(name, taken) for name in bound.plan.columns}
-    items = tuple(kept(bound.plan, old, new) for old, new in names.items())
+    items = tuple(keep(bound.plan, old, new) for old, new in names.items())
     plan: Node = Project(bound.plan, items) if any(old != new for old, new in names.items()) else bound.plan
     fields = tuple(replace(field, column=names[field.column]) for field in bound.fields)
     return Part(Bound(plan, fields), replace(scope, fields=fields), table, join)

@@ -14,11 +14,11 @@ from tidegate.bind import typing
 from tidegate.bind.context import Context, unique
 from tidegate.bind.joins.conditions import Compared, Conditions
 from tidegate.bind.scope import written
-from tidegate.bind.unsupported import cast, check_comparable, storable
+from tidegate.bind.unsupported import cast, check_comparable, make_storable
 from tidegate.core.schema import Column
 from tidegate.errors import Error, make
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, KeyPair
-from tidegate.plan import Filter, Item, Join, Node, Project, Scalar, UnionAll, conjunction, kept
+from tidegate.plan import Filter, Item, Join, Node, Project, Scalar, UnionAll, conjunction, keep
 from tidegate.sql import span_of
 
 
@@ -26,7 +26,7 @@ class Side:
     """One side. `plan` grows by what the join needs; `columns` are those it had before."""
 
     def __init__(self, plan: Node, context: Context, taken: set[str]) -> None:
-        self.plan, self._context, self._taken = storable(plan), context, taken
+        self.plan, self._context, self._taken = make_storable(plan), context, taken
         self.columns = self.plan.columns
 
     def filter(self, conditions: Sequence[exp.Expr]) -> None:
@@ -47,7 +47,7 @@ class Side:
         if known is not None:
             return known
         name = unique("__j", self._taken)
-        items = tuple(kept(self.plan, each) for each in self.plan.columns)
+        items = tuple(keep(self.plan, each) for each in self.plan.columns)
         self.plan = Project(self.plan, (*items, Item(name, Scalar(value), type)))
         return name
 
@@ -120,7 +120,7 @@ def by_pairs(kind: str, found: Conditions, left: Side, right: Side, taken: set[s
 def _in_pairs(kind: str, side: Side, pairs: Node, taken: set[str]) -> Node:
     """The rows of a side that are in some pair, or in none."""
     names = {name: unique("__p", taken) for name in side.columns}
-    met = Project(pairs, tuple(kept(pairs, name, names[name]) for name in side.columns))
+    met = Project(pairs, tuple(keep(pairs, name, names[name]) for name in side.columns))
     keys = tuple(KeyPair(name, names[name], null_safe=True) for name in side.columns)
     return Join(kind, side.plan, met, keys, (), side.columns)
 
@@ -132,7 +132,7 @@ def _padded(rows: Node, pairs: Node) -> Node:
 
 def _column(rows: Node, name: str, pairs: Node) -> Item:
     if name in rows.columns:
-        item = kept(rows, name)
+        item = keep(rows, name)
         return Item(item.name, item.expression, item.type, True)
     type = next(column.type for column in pairs.schema if column.name == name)
     return Item(name, Scalar(cast(exp.Null(), type)), type, True)

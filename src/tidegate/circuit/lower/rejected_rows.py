@@ -44,6 +44,6 @@ def _projected(node: logical.Project) -> tuple[Node, str, Row] | None:
     kept, items, where = node.kept, list(node.items), []
     for name, column in row:
         if column not in kept:
-            items.append(logical.kept(below, column, f"{CARRIED}{len(items)}"))
+            items.append(logical.keep(below, column, f"{CARRIED}{len(items)}"))
         where.append((name, kept.get(column, items[-1].name)))
     return replace(node, input=below, items=tuple(items)), relation, tuple(where)

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from tidegate.core.durations import CalendarInterval
 from tidegate.sql.durations import length
-from tidegate.sql.window_spellings import spelled, window_tables
+from tidegate.sql.window_spellings import normalise_windows, window_tables
 from tidegate.sql.windows import WindowCall, table_window
 from tidegate.testing.time.amounts import Unknown
 from tidegate.testing.time.windows import Window
@@ -94,7 +94,7 @@ def _spelled(query: exp.Expr, found: list[Windowed], prefix: str) -> exp.Query:
 
 
 def _replaced(select: exp.Select, found: list[Windowed], prefix: str) -> exp.Select:
-    said = spelled(select)
+    said = normalise_windows(select)
     tables = list(window_tables(said.select))
     if not tables and said.window is None:
         return select
