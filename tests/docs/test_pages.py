@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from tests.docs.blocks import PAGES, ROOT
@@ -13,6 +14,7 @@ from tidegate.errors.catalogue import CATALOGUE, WARNINGS
 from tidegate.kernels.aggregates import supported
 
 LONGEST_LINE = 120
+PACKAGE = ROOT / "src" / "tidegate"
 
 
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
@@ -59,3 +61,24 @@ def test_the_sql_page_names_every_aggregate() -> None:
 def test_the_sql_page_names_every_connector() -> None:
     text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
     assert [name for name in sorted(BUILT_IN) if f"| [{name}](" not in text] == []
+
+
+def test_the_package_table_is_the_import_order() -> None:
+    [contract] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][:1]
+    layers = [layer.strip().removeprefix("tidegate.") for each in contract["layers"] for layer in each.split("|")]
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text, re.MULTILINE) == layers[::-1]
+
+
+def test_modules_that_pages_name_exist() -> None:
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|cases))?)`", text):
+            assert any((place / path).exists() for place in (ROOT, PACKAGE)), f"{name}: {path}"
+
+
+def test_modules_of_the_data_flow_picture_exist() -> None:
+    [picture] = re.findall(r"^```\n(.*?)^```$", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    named = re.findall(r"\b([a-z]+/[a-z_]+)\b", picture)
+    assert len(named) > 10
+    assert [path for path in named if not (PACKAGE / path).exists() and not (PACKAGE / f"{path}.py").exists()] == []
