@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.kernels import hops
+from tidegate.kernels import window_aggregate
 from tidegate.kernels.aggregates import dense
 from tidegate.kernels.state import CACHE, compaction
 
@@ -20,7 +20,7 @@ def tiny_chunks() -> Iterator[None]:
         patch.setattr(compaction, "LEAST_ABOVE", 2)
         patch.setattr(compaction, "SMALL_RUN", 2)
         patch.setattr(compaction, "LARGEST_RUN", 16)
-        patch.setattr(hops, "MANY", 12)
+        patch.setattr(window_aggregate, "MANY", 12)
         patch.setattr(dense, "FEW", 2)
         yield
     CACHE.clear()

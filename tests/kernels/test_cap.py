@@ -18,8 +18,8 @@ from tidegate.ir.specs import AggregateSpec, WindowAggregateSpec
 from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
-from tidegate.kernels.refusals import plain
-from tidegate.kernels.windowed import on_port
+from tidegate.kernels.frames import json_value
+from tidegate.kernels.window_aggregate import on_port
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
@@ -109,7 +109,7 @@ def play(bench: Timed, groups: Capped, drawn: Any, windows: Windows | None = Non
         bench.turn(changes, clock, moment.begin)
         assert bench.output == groups.content()
         names = groups._spec.keys
-        expected = [{name: plain(value) for name, value in zip(names, key, strict=True)} for key in groups.refused]
+        expected = [{name: json_value(value) for name, value in zip(names, key, strict=True)} for key in groups.refused]
         found = [json.loads(error.row) for error in bench.delta.errors]
         assert sorted(map(str, found)) == sorted(map(str, expected))
         assert all(error.code == "GROUP_CAP" for error in bench.delta.errors)

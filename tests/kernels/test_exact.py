@@ -11,19 +11,20 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.kernels.aggregates.accumulators import Real
-from tidegate.kernels.aggregates.exact import Reals, split
-from tidegate.kernels.aggregates.wide import Wide, decimals, limbs_of
+from tidegate.kernels.aggregates.accumulators import ExactSum, WideSums, decimals, limbs_of
+from tidegate.kernels.aggregates.exact import ExactSums, split
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 weighted = st.lists(st.tuples(st.integers(0, 3), finite, st.sampled_from([1, 1, -1, 5])), max_size=30)
 
 
-def sums(rows: list[tuple[int, float, int]], groups: int = 4) -> Reals:
+def sums(rows: list[tuple[int, float, int]], groups: int = 4) -> ExactSums:
     group = np.array([row[0] for row in rows], dtype=np.int64)
     values = np.array([row[1] for row in rows], dtype=np.float64)
     index, *limbs = split(values, np.array([row[2] for row in rows], dtype=np.int64))
-    return Reals.summed(groups, np.tile(group, 3), np.concatenate([index, index + 1, index + 2]), np.concatenate(limbs))
+    return ExactSums.sum(
+        groups, np.tile(group, 3), np.concatenate([index, index + 1, index + 2]), np.concatenate(limbs)
+    )
 
 
 def rounded(total: Fraction) -> float:
@@ -37,7 +38,7 @@ def rounded(total: Fraction) -> float:
 @given(weighted)
 def test_sums_are_rounded_once(rows: list[tuple[int, float, int]]) -> None:
     expected = [sum((Fraction(x) * w for g, x, w in rows if g == group), Fraction()) for group in range(4)]
-    stored = Reals.read(*sums(rows).columns())
+    stored = ExactSums.read(*sums(rows).columns())
     assert stored.floats().tolist() == [rounded(total) for total in expected]
 
 
@@ -66,7 +67,7 @@ def test_values_that_are_no_numbers_are_counted_apart() -> None:
 )
 def test_products_are_split_without_loss(pairs: list[tuple[float, float]]) -> None:
     frame = pl.DataFrame(pairs, schema=["x", "y"], orient="row")
-    pieces = Real(("x", "y"), ("x", "y")).pieces(frame)
+    pieces = ExactSum(("x", "y"), ("x", "y")).pieces(frame)
     for (x, y), *parts in zip(pairs, *(piece.tolist() for piece in pieces), strict=True):
         assert sum(map(Fraction, parts)) == Fraction(x) * Fraction(y)
 
@@ -75,17 +76,17 @@ def test_products_are_split_without_loss(pairs: list[tuple[float, float]]) -> No
 def test_decimals_go_through_limbs(values: list[int]) -> None:
     column = decimals(values, 38, 2)
     assert column.to_list() == [Decimal((int(v < 0), tuple(map(int, str(abs(v)))), -2)) for v in values]
-    assert Wide(limbs_of(column, 4)).integers() == values
-    assert Wide(limbs_of(column, 4)).decimal(38, 2).to_list() == column.to_list()
+    assert WideSums(limbs_of(column, 4)).integers() == values
+    assert WideSums(limbs_of(column, 4)).decimal(38, 2).to_list() == column.to_list()
 
 
 def test_a_sum_that_does_not_fit_its_decimal_is_null() -> None:
     limbs = limbs_of(decimals([10**38 - 1, 5], 38, 0), 4)
-    assert Wide([limb * 2 for limb in limbs]).decimal(38, 0).to_list() == [None, Decimal(10)]
+    assert WideSums([limb * 2 for limb in limbs]).decimal(38, 0).to_list() == [None, Decimal(10)]
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_whole_numbers_go_round(values: list[int]) -> None:
     total = [np.array([limb.sum()]) for limb in limbs_of(pl.Series(values, dtype=pl.Int64), 2)]
-    assert Wide(total).integers() == [sum(values)]
-    assert Wide(total).wrapped().to_list() == [(sum(values) + 2**63) % 2**64 - 2**63]
+    assert WideSums(total).integers() == [sum(values)]
+    assert WideSums(total).wrapped().to_list() == [(sum(values) + 2**63) % 2**64 - 2**63]

@@ -22,9 +22,8 @@ from tidegate.ir.specs import WatermarkTest as Below
 from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import INFINITE, Clock
-from tidegate.kernels.closing import Closing
-from tidegate.kernels.gated import Gated
-from tidegate.kernels.windowed import on_port
+from tidegate.kernels.gate import EmitOnClose, GatedAggregate
+from tidegate.kernels.window_aggregate import on_port
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
@@ -124,11 +123,15 @@ def test_windows_that_close_once_wait_at_no_gate() -> None:
         (AggregateCall("min", ("v",), ("bigint",), "n", "bigint"),),
     )
     once = GateSpec(columns, (END,), (END,))
-    assert made(count, False, once) is Closing
-    assert made(low, True, once) is Closing
-    assert made(low, False, once) is Gated, "the values of a minimum are stored apart if they can be taken back"
-    assert made(count, True, GateSpec(columns, (END,), (Below("window_end", "later", inclusive=True),))) is Gated
-    assert made(count, True, GateSpec(columns, (END,), (), every=5)) is Gated
+    assert made(count, False, once) is EmitOnClose
+    assert made(low, True, once) is EmitOnClose
+    assert made(low, False, once) is GatedAggregate, (
+        "the values of a minimum are stored apart if they can be taken back"
+    )
+    assert (
+        made(count, True, GateSpec(columns, (END,), (Below("window_end", "later", inclusive=True),))) is GatedAggregate
+    )
+    assert made(count, True, GateSpec(columns, (END,), (), every=5)) is GatedAggregate
 
 
 GROUPED = {"d": pl.Datetime("us"), "k": pl.String(), "i": pl.Int64(), "n": pl.Int64()}

@@ -20,7 +20,7 @@ from tests.model.reference_time import Outcome
 from tidegate.core.columns import WEIGHT
 from tidegate.ir.joins import Comparison, EarlyFire, IntervalJoinSpec, KeyPair, OutputColumn
 from tidegate.kernels.api import INFINITE, LATE, OK, Clock, Delta
-from tidegate.kernels.joins import interval_slices
+from tidegate.kernels.joins import interval_side
 from tidegate.kernels.state import MemorySegments, Store
 
 SCHEMA = {"k": pl.Int64(), "t": pl.Int64(), "v": pl.Int64(), "x": pl.Float64()}
@@ -37,7 +37,7 @@ Changes = Sequence[tuple[Change, int]]
 def tiny_slices(tiny_chunks: None) -> Iterator[None]:
     """Times of a few microseconds lie in several slices, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interval_slices, "SHORTEST_US", 2)
+        patch.setattr(interval_side, "SHORTEST_US", 2)
         yield
 
 

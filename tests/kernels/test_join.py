@@ -19,9 +19,9 @@ from tests.model.reference_joins import Joined, holds
 from tidegate.ir.joins import Comparison, JoinSpec, KeyPair, OutputColumn
 from tidegate.kernels import make
 from tidegate.kernels.api import Clock
-from tidegate.kernels.frames import normalised
+from tidegate.kernels.frames import normalise
 from tidegate.kernels.joins import pairs
-from tidegate.kernels.joins.pairs import kept
+from tidegate.kernels.joins.pairs import needed_columns
 from tidegate.kernels.state import Store
 from tidegate.kernels.state.table import RunTable
 from tidegate.kernels.top_n import ROW_HASH
@@ -103,7 +103,7 @@ class Joins(Bench):
         assert isinstance(self.spec, JoinSpec)
         self.schema = SCHEMAS[port]
         self.key = [(pair.left, pair.right)[port] for pair in self.spec.keys]
-        hashed = {"kept": kept(self.spec)[port], "all": COLUMNS[port]}
+        hashed = {"kept": needed_columns(self.spec)[port], "all": COLUMNS[port]}
         self.hashes = [] if self.row_hash is None else [(ROW_HASH, hashed[self.row_hash])]
         return super()._combined(port, side)
 
@@ -183,7 +183,7 @@ def test_an_anti_join_forgets_what_can_never_come_back() -> None:
     bench = bench_of(spec_of("anti", append_only=(False, True)))
     bench.step([changes(0, L1, L_NULL), []])
     bench.step([changes(0, L2), changes(1, R1)])
-    assert set(Store(bench.segments).stored("left", COLUMNS[0]).scan()["a"]) == {None}  # type: ignore[union-attr]
+    assert set(Store(bench.segments).find_table("left", COLUMNS[0]).scan()["a"]) == {None}  # type: ignore[union-attr]
     assert bench.step([changes(0, L1, weight=-1), []]).rows is None
 
 
@@ -233,8 +233,8 @@ NESTED = [{"f": value, "l": list} for value in (-0.0, 1.0, float("nan"), None) f
 def test_values_are_compared_as_spark_does(dtype: pl.DataType, values: list[Any], op: str) -> None:
     both = list(product(values, values))
     left, right = (
-        normalised(pl.DataFrame({"v": pl.Series([pair[side] for pair in both], dtype=dtype)}), ["v"])["v"]
+        normalise(pl.DataFrame({"v": pl.Series([pair[side] for pair in both], dtype=dtype)}), ["v"])["v"]
         for side in (0, 1)
     )
     expected = [holds(plain(one), op, plain(other)) for one, other in both]
-    assert pairs.compared(left, right, op).tolist() == expected
+    assert pairs.compare(left, right, op).tolist() == expected

@@ -20,7 +20,7 @@ from tidegate.ir.specs import WatermarkTest as Below
 from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE, Clock
-from tidegate.kernels.windowed import on_port
+from tidegate.kernels.window_aggregate import on_port
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 

@@ -79,6 +79,6 @@ def test_a_change_far_below_the_top_reads_no_more_than_the_window() -> None:
     bench = Bench(spec, SCHEMA, ("p",), [(top_n.ROW_HASH, COLUMNS)], segments=MemorySegments())
     bench.step([[(Change({"p": "a", "v": 1.0, "t": number}, 1), 0) for number in range(400)]])
     state = Store(bench.segments)
-    assert state.stored("window", COLUMNS).layout.count < 10  # type: ignore[union-attr]
-    assert state.stored("rest", COLUMNS).layout.count > 390  # type: ignore[union-attr]
+    assert state.find_table("window", COLUMNS).layout.count < 10  # type: ignore[union-attr]
+    assert state.find_table("rest", COLUMNS).layout.count > 390  # type: ignore[union-attr]
     assert bench.step([[(Change({"p": "a", "v": 1.0, "t": 5}, -1), 0)]]).rows is None

@@ -20,8 +20,8 @@ from tidegate.ir.specs import AggregateCall, AggregateSpec, WindowAggregateSpec
 from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE
-from tidegate.kernels.windowed import on_port
-from tidegate.kernels.windows import Grid, opened
+from tidegate.kernels.window_aggregate import on_port
+from tidegate.kernels.windows import Grid, earliest_open
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
@@ -74,7 +74,7 @@ def test_windows_lie_where_the_model_says(spec: WindowSpec, times: list[int], af
     assert (grid.panes(numbers) <= numbers).all()
     kept = grid.windows(numbers, after)
     assert sorted(kept.end.tolist()) == sorted(end for _, _, end in expected if end > after)
-    start, end = opened(spec, times[0])
+    start, end = earliest_open(spec, times[0])
     assert start is not None and end > times[0]
     late = [time for row, time in enumerate(times) if all(e <= times[0] for r, _, e in expected if r == row)]
     assert all(time < start for time in late if grid.covered(np.array([time]))[0])
@@ -93,7 +93,7 @@ def test_windows_lie_where_the_model_says(spec: WindowSpec, times: list[int], af
     ],
 )
 def test_the_earliest_open_window(spec: WindowSpec, time: int, expected: tuple[int | None, int]) -> None:
-    assert opened(spec, time) == expected
+    assert earliest_open(spec, time) == expected
 
 
 def test_panes_are_as_long_as_can_be() -> None:

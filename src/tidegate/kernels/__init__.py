@@ -1,4 +1,4 @@
-"""The stateful operators, on Polars frames and without Spark. `make` gives the kernel of a spec."""
+"""The stateful operators, on Polars frames and without Spark. `make` returns the kernel of a spec."""
 
 from __future__ import annotations
 
@@ -19,26 +19,23 @@ from tidegate.ir.specs import (
 )
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
-from tidegate.kernels.assign import make_assign
-from tidegate.kernels.closing import Closing, closes_once
-from tidegate.kernels.distinct import Distinct
-from tidegate.kernels.during import During
-from tidegate.kernels.gate import Gate
-from tidegate.kernels.gated import Gated
+from tidegate.kernels.assign_windows import make_assign
+from tidegate.kernels.gate import EmitOnClose, Gate, GatedAggregate, closes_once
 from tidegate.kernels.hold_back import HoldBack
 from tidegate.kernels.joins.incremental import Join
 from tidegate.kernels.joins.interval import IntervalJoin
 from tidegate.kernels.joins.lookup import Lookup
-from tidegate.kernels.set_op import SetOp
+from tidegate.kernels.sets import Distinct, SetOp
 from tidegate.kernels.table import make_table
+from tidegate.kernels.temporal_filter import TemporalFilter
 from tidegate.kernels.top_n import TopN
-from tidegate.kernels.windowed import make_windowed
+from tidegate.kernels.window_aggregate import make_windowed
 
 __all__ = ["make"]
 
 
 def make(spec: KernelSpec) -> Kernel:
-    """The kernel that does what `spec` says."""
+    """The kernel that implements `spec`."""
     match spec:
         case AggregateSpec():
             return Aggregate(spec)
@@ -57,11 +54,11 @@ def make(spec: KernelSpec) -> Kernel:
         case HoldBackSpec():
             return HoldBack(spec)
         case TemporalFilterSpec():
-            return During(spec)
+            return TemporalFilter(spec)
         case GateSpec():
             return Gate(spec)
         case GatedAggregateSpec():
-            return Closing(spec) if closes_once(spec) else Gated(spec)
+            return EmitOnClose(spec) if closes_once(spec) else GatedAggregate(spec)
         case JoinSpec():
             return Join(spec)
         case LookupJoinSpec():

@@ -136,7 +136,7 @@ class State(Protocol):
         self, name: str, columns: Mapping[str, pl.DataType], ident: Sequence[str], within: str | None = None
     ) -> Table: ...
 
-    def stored(self, name: str, ident: Sequence[str] | None) -> Table | None:
+    def find_table(self, name: str, ident: Sequence[str] | None) -> Table | None:
         """A table with the columns it was stored with; None if nothing was ever stored in it. Without `ident`, rows are
         identified by all columns that do not begin with `__`."""
         ...

@@ -1,20 +1,25 @@
-"""Small things that several kernels do with frames."""
+"""Helpers on frames that several kernels share: alignment, weights, and rejected rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import polars as pl
 from polars._typing import PolarsDataType
 
-from tidegate.core.columns import HASH, WEIGHT
-from tidegate.kernels.state.merge import equal
-from tidegate.kernels.state.search import Mask, Places, spread
+from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.kernels.api import RowError, Table
+from tidegate.kernels.state.sorting import Mask, Places, equal, spread
 
 
 def normal(dtype: pl.DataType, column: pl.Expr) -> pl.Expr:
-    """A column with -0.0 turned into 0.0, in nested values too, so that equal values look the same."""
+    """The column with -0.0 as 0.0, in nested values too, so that equal values have one representation."""
     match dtype:
         case pl.Float32() | pl.Float64():
             return column + 0.0
@@ -35,8 +40,8 @@ def has_floats(dtype: pl.DataType) -> bool:
     return dtype.is_float()
 
 
-def normalised(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """The rows with -0.0 turned into 0.0 in `columns`."""
+def normalise(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The rows with -0.0 as 0.0 in `columns`."""
     touched = [name for name in dict.fromkeys(columns) if has_floats(rows.schema[name])]
     return rows.with_columns(normal(rows.schema[name], pl.col(name)).alias(name) for name in touched)
 
@@ -45,14 +50,15 @@ def types_of(rows: pl.DataFrame, columns: Sequence[str]) -> dict[str, pl.DataTyp
     return {name: rows.schema[name] for name in columns}
 
 
-def consolidated(rows: pl.DataFrame, by: Sequence[str], kept: Sequence[str] = ()) -> pl.DataFrame:
-    """One row per `by` with the sum of its weights, without those that cancel out; `kept` go along."""
+def consolidate(rows: pl.DataFrame, by: Sequence[str], kept: Sequence[str] = ()) -> pl.DataFrame:
+    """One row per `by` with the sum of its weights, without rows that cancel out. `kept` columns take their first
+    value."""
     groups = rows.group_by(by).agg(pl.col(WEIGHT).sum(), *(pl.col(name).first() for name in kept))
     return groups.filter(pl.col(WEIGHT) != 0)
 
 
-def aligned(count: int, places: Places, rows: pl.DataFrame) -> pl.DataFrame:
-    """Row j of `rows` put at places[j] of a frame of `count` rows; the others are NULL."""
+def align(count: int, places: Places, rows: pl.DataFrame) -> pl.DataFrame:
+    """A frame of `count` rows with row j of `rows` at places[j], and NULL elsewhere."""
     if len(places) == count and bool((places[1:] > places[:-1]).all()):
         return rows
     source = np.full(count, -1, dtype=np.int64)
@@ -61,8 +67,8 @@ def aligned(count: int, places: Places, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.all().gather(index.set(index < 0, None)))
 
 
-def numbered(rows: pl.DataFrame, groups: pl.DataFrame, ident: Sequence[str], hash: str = HASH) -> Places:
-    """For each row the number of the row of `groups` with the same hash and identity; -1 if there is none."""
+def find_rows(rows: pl.DataFrame, groups: pl.DataFrame, ident: Sequence[str], hash: str = HASH) -> Places:
+    """For each row the index of the row of `groups` with the same hash and identity; -1 if there is none."""
     order = np.argsort(groups[hash].to_numpy(), kind="stable")
     hashes, wanted = groups[hash].to_numpy()[order], rows[hash].to_numpy()
     start = np.searchsorted(hashes, wanted, "left")
@@ -74,8 +80,9 @@ def numbered(rows: pl.DataFrame, groups: pl.DataFrame, ident: Sequence[str], has
     return result
 
 
-def changes(old: pl.DataFrame, had: Mask, new: pl.DataFrame, has: Mask) -> pl.DataFrame | None:
-    """Aligned old and new rows as weighted changes, retractions first; `had` and `has` say which are there at all."""
+def diff(old: pl.DataFrame, had: Mask, new: pl.DataFrame, has: Mask) -> pl.DataFrame | None:
+    """The weighted changes from old to new rows, which are aligned; retractions first. `had` and `has`: which rows
+    exist before and after."""
     differs = (had != has) | ~equal(old, new, new.columns)
     gone = old.filter(pl.Series(had & differs)).with_columns(pl.lit(-1, pl.Int64).alias(WEIGHT))
     come = new.filter(pl.Series(has & differs)).with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
@@ -86,8 +93,8 @@ def nonempty(rows: pl.DataFrame) -> pl.DataFrame | None:
     return None if rows.is_empty() else rows
 
 
-def together(frames: Sequence[pl.DataFrame], schema: Mapping[str, pl.DataType] | None = None) -> pl.DataFrame:
-    """Frames one after the other."""
+def concat(frames: Sequence[pl.DataFrame], schema: Mapping[str, pl.DataType] | None = None) -> pl.DataFrame:
+    """The frames one after the other; an empty frame of `schema` if there are none."""
     return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
 
 
@@ -97,3 +104,66 @@ def _inner(dtype: pl.List) -> pl.DataType:
 
 def _instance(dtype: PolarsDataType) -> pl.DataType:
     return dtype if isinstance(dtype, pl.DataType) else dtype()
+
+
+def add_weights(rows: pl.DataFrame, table: Table) -> tuple[pl.Series, pl.Series]:
+    """Adds the weights of `rows` (each identity once) to the stored ones. Returns the weights before and after."""
+    places, found = table.match(rows)
+    old = align(rows.height, places, found.select(WEIGHT))[WEIGHT].fill_null(0)
+    new = old + rows[WEIGHT]
+    after = rows.with_columns(new.alias(WEIGHT))
+    stays = pl.col(WEIGHT) != 0
+    upserts = after.filter(stays)
+    table.write(upserts, after.filter(~stays, pl.Series(row_mask(rows.height, places))), upserts.height - len(places))
+    return old, new
+
+
+def row_mask(count: int, places: Places) -> Mask:
+    """A mask of `count` rows, True at `places`."""
+    known = np.zeros(count, dtype=np.bool_)
+    known[places] = True
+    return known
+
+
+def reject(
+    relation: str, code: str, rows: pl.DataFrame, columns: Sequence[str], message: Callable[[Mapping[str, Any]], str]
+) -> list[tuple[int, RowError]]:
+    """One error per row, each with the row's position in the step; `message` makes the text for a row."""
+    found = []
+    for row in rows.sort(SEQ).iter_rows(named=True):
+        text = json.dumps({name: json_value(row[name]) for name in columns}, ensure_ascii=False)
+        found.append((row[SEQ], RowError(relation, code, message(row), text)))
+    return found
+
+
+def errors_in_order(found: Sequence[tuple[int, RowError]]) -> list[RowError]:
+    """The errors in the order in which their rows arrived."""
+    return [error for _, error in sorted(found, key=lambda item: item[0])]
+
+
+def row_json(row: Mapping[str, Any]) -> str:
+    """The row as JSON."""
+    return json.dumps({name: json_value(value) for name, value in row.items()}, ensure_ascii=False)
+
+
+def json_value(value: Any) -> Any:
+    """The value for JSON: dates and times in ISO form, decimals as text, bytes in hexadecimal."""
+    match value:
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case Decimal() | datetime.timedelta():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list():
+            return [json_value(item) for item in value]
+        case dict():
+            return {name: json_value(item) for name, item in value.items()}
+    return value
+
+
+def describe_row(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """Columns of a row for a message: `id = 1, day = 2024-05-01`."""
+    return ", ".join(f"{name} = {json_value(row[name])}" for name in columns)

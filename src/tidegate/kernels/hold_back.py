@@ -1,4 +1,5 @@
-"""Rows that wait until a line has reached them, and then come in as if they had just arrived."""
+"""The reorder buffer (hold-back): rows wait until a watermark reaches them, and then enter as if they had just
+arrived."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.ir.specs import HoldBackSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
 from tidegate.kernels.frames import nonempty
-from tidegate.kernels.lines import HIGHEST, Lines, line_key, order_key, passes
+from tidegate.kernels.watermarks import HIGHEST, Watermarks, order_key, passes, watermark_key
 
 _STEP, _NUMBER = "__step", "__number"
 _IDENT = [_STEP, _NUMBER]
 
 
 class HoldBack(NeverLate):
-    """Every row waits by itself, with the place it came at. Rows that come out in one step are in the order in which
-    they arrived: those that had waited have places below zero. They are filed by the value of the first test."""
+    """Every row is stored with its arrival. Rows released in one step keep the order of arrival: those that have waited
+    get places below zero. They are stored in the order of the first test's column."""
 
     def __init__(self, spec: HoldBackSpec) -> None:
         self._spec = spec
@@ -36,15 +37,15 @@ class HoldBack(NeverLate):
         return Delta(nonempty(pl.concat(free).sort(WEIGHT, maintain_order=True)) if free else None)
 
     def content(self, state: State) -> pl.DataFrame | None:
-        """Nothing is known here of what has come out: it is what came in less what is `held`."""
+        """None: the released rows are the input without `held_rows`."""
         return None
 
-    def held(self, state: State) -> pl.DataFrame | None:
+    def held_rows(self, state: State) -> pl.DataFrame | None:
         """The rows that wait."""
-        table = state.stored("held", _IDENT)
+        table = state.find_table("held", _IDENT)
         return None if table is None else table.scan().select(*self._spec.columns, WEIGHT)
 
-    def _goes(self, rows: pl.DataFrame, lines: Lines) -> pl.Series:
+    def _goes(self, rows: pl.DataFrame, lines: Watermarks) -> pl.Series:
         """Which rows pass every test; NULL passes."""
         goes = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
         for test in self._spec.tests:
@@ -52,8 +53,8 @@ class HoldBack(NeverLate):
         return goes
 
     def _freed(self, clock: Clock, state: State) -> list[pl.DataFrame]:
-        """Held rows that the lines have reached, in the order in which they came."""
-        table = state.stored("held", _IDENT)
+        """Held rows that the watermarks have reached, in the order of arrival."""
+        table = state.find_table("held", _IDENT)
         if table is None or not table.count:
             return []
         near = table.between(None, self._limit(table, clock.watermarks))
@@ -66,10 +67,11 @@ class HoldBack(NeverLate):
         ordered = free.sort(_IDENT).with_columns([place] if SEQ in free.columns else [])
         return [ordered.select(self._out(free))]
 
-    def _limit(self, table: Table, lines: Lines) -> int | None:
-        """Below this are filed all rows that can pass the first test. A row that has NULL there is filed lowest."""
+    def _limit(self, table: Table, lines: Watermarks) -> int | None:
+        """An upper bound (exclusive) of the order keys of rows that can pass the first test. NULL has the lowest
+        key."""
         test = self._spec.tests[0]
-        limit = line_key(lines.get(test.watermark), table.schema[test.column])
+        limit = watermark_key(lines.get(test.watermark), table.schema[test.column])
         return -HIGHEST if limit is None else limit
 
     def _hold(self, rows: pl.DataFrame, clock: Clock, state: State) -> None:

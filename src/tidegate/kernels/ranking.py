@@ -11,12 +11,12 @@ import polars as pl
 from tidegate.core.columns import WEIGHT
 from tidegate.ir.specs import TopNSpec
 from tidegate.kernels.frames import nonempty
-from tidegate.kernels.state.search import Mask, spread
+from tidegate.kernels.state.sorting import Mask, spread
 
 Ints = npt.NDArray[np.int64]
 
 
-def ordered(rows: pl.DataFrame, partition: str, spec: TopNSpec) -> pl.DataFrame:
+def sort_rows(rows: pl.DataFrame, partition: str, spec: TopNSpec) -> pl.DataFrame:
     """Rows sorted by partition, the wanted order, and then all columns ascending with NULLs first."""
     named = {order.column for order in spec.order}
     ties = [name for name in spec.columns if name not in named]
@@ -26,7 +26,7 @@ def ordered(rows: pl.DataFrame, partition: str, spec: TopNSpec) -> pl.DataFrame:
 
 
 class Ranking:
-    """Rows in order with their partitions; `same` says which rows tie with the one before by the wanted order."""
+    """Rows in order with their partitions; `same`: which rows tie with the previous one."""
 
     def __init__(self, rows: pl.DataFrame, partition: str, spec: TopNSpec) -> None:
         self._spec = spec
@@ -65,7 +65,7 @@ class Ranking:
         return np.maximum.accumulate(np.where(self._fresh, np.arange(len(self._fresh)), 0))
 
     def _dense(self, weights: Ints) -> Ints:
-        """Ties count once, and only if one of their rows is there."""
+        """Ties count once, and only if one of their rows is present."""
         tie = np.cumsum(self._fresh) - 1
         there = np.zeros(int(tie[-1]) + 1 if len(tie) else 0, dtype=np.int64)
         np.maximum.at(there, tie, (weights > 0).astype(np.int64))

@@ -14,9 +14,9 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import TopNSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State
-from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, numbered, types_of
-from tidegate.kernels.ranking import Ints, Ranking, difference, ordered
-from tidegate.kernels.state.search import Mask
+from tidegate.kernels.frames import align, consolidate, find_rows, nonempty, normalise, types_of
+from tidegate.kernels.ranking import Ints, Ranking, difference, sort_rows
+from tidegate.kernels.state.sorting import Mask
 
 ROW_HASH = "__h_row"
 """The hash of the whole row, by which a row is found in a large partition."""
@@ -35,29 +35,29 @@ class TopN(NeverLate):
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         filed = [name for name in (HASH, ROW_HASH) if name in rows.columns]
-        return consolidated(normalised(rows, self._columns), [*filed, *self._columns])
+        return consolidate(normalise(rows, self._columns), [*filed, *self._columns])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         rows = None if inputs[0] is None else nonempty(self.combine(0, inputs[0]))
-        return Delta() if rows is None else Delta(_Step(self._spec, rows, state).changes())
+        return Delta() if rows is None else Delta(_TopNStep(self._spec, rows, state).changes())
 
     def content(self, state: State) -> pl.DataFrame | None:
-        window = state.stored("window", self._columns)
+        window = state.find_table("window", self._columns)
         if window is None:
             return None
         rows = window.scan()
         parts = rows.select(HASH, *self._spec.partition).unique()
-        part = pl.Series(PART, numbered(rows, parts, self._spec.partition), dtype=pl.Int64)
-        rows = ordered(rows.with_columns(part), PART, self._spec)
+        part = pl.Series(PART, find_rows(rows, parts, self._spec.partition), dtype=pl.Int64)
+        rows = sort_rows(rows.with_columns(part), PART, self._spec)
         weights = rows[WEIGHT].to_numpy()
         return difference(rows, Ranking(rows, PART, self._spec), np.zeros_like(weights), weights, self._spec)
 
 
-class _Step:
+class _TopNStep:
     """One step over the partitions that it touches.
 
-    `parts` are these, `rows` what is known of them in order: the weight before (`__old`) and its change (`__w`), where
-    the row is kept (`__home`), and whether all rows before it are known, so that its place is (`__live`).
+    `parts` are these, `rows` their known rows in order: the weight before (`__old`) and its change (`__w`), where the
+    row is stored (`__home`), and whether all rows before it are known, so that its rank is (`__live`).
     """
 
     def __init__(self, spec: TopNSpec, delta: pl.DataFrame, state: State) -> None:
@@ -85,7 +85,7 @@ class _Step:
     def _before(self) -> Ints:
         """How many rows of each partition are in the rest."""
         places, found = self._counts.match(self._parts)
-        counts: Ints = aligned(self._parts.height, places, found.select(COUNT))[COUNT].fill_null(0).to_numpy()
+        counts: Ints = align(self._parts.height, places, found.select(COUNT))[COUNT].fill_null(0).to_numpy()
         return counts
 
     def _faced(self, delta: pl.DataFrame) -> pl.DataFrame:
@@ -95,7 +95,7 @@ class _Step:
         fresh = _tagged(self._numbered(delta).with_columns(pl.lit(0, pl.Int64).alias(OLD)), NOWHERE)
         both = pl.concat([kept, fresh.select(kept.columns)])
         once = both.group_by(PART, *self._filed, *self._columns).agg(pl.col(OLD, WEIGHT).sum(), pl.col(HOME).max())
-        rows = ordered(once, PART, self._spec)
+        rows = sort_rows(once, PART, self._spec)
         return rows.with_columns(pl.Series(LIVE, self._inside(rows)))
 
     def _inside(self, rows: pl.DataFrame) -> Mask:
@@ -135,11 +135,11 @@ class _Step:
         """Brings in all rows of some partitions."""
         found = self._numbered(self._rest.groups(self._parts[parts][HASH]))
         found = found.filter(pl.Series(np.isin(found[PART].to_numpy(), parts)))
-        found = found.filter(pl.Series(numbered(found, self._rows, self._columns, self._filed[-1]) < 0))
+        found = found.filter(pl.Series(find_rows(found, self._rows, self._columns, self._filed[-1]) < 0))
         rest = _tagged(found.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), REST)
         rest = rest.with_columns(pl.lit(True).alias(LIVE)).select(self._rows.columns)
         known = self._rows.with_columns(pl.col(LIVE) | pl.Series(np.isin(self._part(), parts)))
-        self._rows = ordered(pl.concat([known, rest]), PART, self._spec)
+        self._rows = sort_rows(pl.concat([known, rest]), PART, self._spec)
 
     def _homes(self, refilled: Mask) -> Ints:
         """Where each row is kept from now on. A window that was filled, or has grown too long, is cut."""
@@ -174,7 +174,7 @@ class _Step:
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of our partitions, with the partition's number."""
-        part = numbered(rows, self._parts, self._spec.partition)
+        part = find_rows(rows, self._parts, self._spec.partition)
         return rows.with_columns(pl.Series(PART, part, dtype=pl.Int64)).filter(pl.col(PART) >= 0)
 
     def _part(self) -> Ints:

@@ -18,7 +18,7 @@ from tidegate.core import zset
 from tidegate.core.columns import WEIGHT
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
-from tidegate.kernels.refusals import row_json
+from tidegate.kernels.frames import row_json
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import Readiness
 from tidegate.runtime.system import SystemRelations

@@ -15,8 +15,8 @@ from tidegate.core.columns import SHARD, WEIGHT
 from tidegate.ir.specs import GatedAggregateSpec, KernelSpec, WindowAggregateSpec
 from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.api import LATE, NO_TIME, Clock, Kernel, WatermarkValue
-from tidegate.kernels.lines import passes
-from tidegate.kernels.refusals import row_json
+from tidegate.kernels.frames import row_json
+from tidegate.kernels.watermarks import passes
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 

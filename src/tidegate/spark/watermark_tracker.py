@@ -14,7 +14,7 @@ from tidegate.catalog.bus import BUS, OF_VIEW
 from tidegate.circuit.model import Circuit, Op
 from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, KernelSpec, WindowAggregateSpec
 from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
-from tidegate.kernels.windows import opened
+from tidegate.kernels.windows import earliest_open
 from tidegate.spark.watermarks import InputProgress, values
 from tidegate.sql import Tidegate, render
 from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, observed_name, walk
@@ -161,8 +161,8 @@ def _until_an_end(kernel: KernelSpec, lines: Mapping[str, WatermarkValue]) -> in
     line = lines.get(kernel.watermark or "")
     if not isinstance(line, int) or kernel.window.type not in TIMESTAMPS:
         return LOOK_AGAIN
-    closes = opened(kernel.window, line)[1] - line
-    forgets = opened(kernel.window, line - kernel.lateness)[1] - (line - kernel.lateness)
+    closes = earliest_open(kernel.window, line)[1] - line
+    forgets = earliest_open(kernel.window, line - kernel.lateness)[1] - (line - kernel.lateness)
     return max(min(closes, forgets), SOON)
 
 

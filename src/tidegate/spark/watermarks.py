@@ -12,7 +12,7 @@ from sqlglot import parse_one
 
 from tidegate.catalog.bus import BUS, TIME
 from tidegate.kernels.api import INFINITE, WatermarkValue
-from tidegate.kernels.windows import opened
+from tidegate.kernels.windows import earliest_open
 from tidegate.sql import Tidegate
 from tidegate.sql.durations import length
 from tidegate.traits.watermark import (
@@ -274,5 +274,5 @@ def _opened(line: WindowEdge, value: WatermarkValue) -> WatermarkValue:
     if value is None or value == INFINITE:
         return value
     time_us = int(value) * (DAY_US if line.watermark.type == "date" else 1)
-    start, end = opened(line.window, time_us)
+    start, end = earliest_open(line.window, time_us)
     return start if line.edge == "start" else end

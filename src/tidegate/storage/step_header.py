@@ -11,7 +11,7 @@ import polars as pl
 
 from tidegate.core.columns import WEIGHT
 from tidegate.core.records import Codec
-from tidegate.kernels.refusals import row_json
+from tidegate.kernels.frames import row_json
 
 CODEC = Codec()
 

@@ -10,7 +10,7 @@ from tidegate.circuit.lower.lowering import Lowering, lower
 from tidegate.circuit.model import Port
 from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec, OutputColumn
 from tidegate.ir.windows import WatermarkTest
-from tidegate.kernels.joins.pairs import kept as stored_columns
+from tidegate.kernels.joins.pairs import needed_columns as stored_columns
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import AnyJoin, IntervalJoin, Join, Lookup, Node
 

@@ -20,7 +20,7 @@ from tidegate.ir.specs import (
 )
 from tidegate.ir.windows import WatermarkTest, WindowSpec
 from tidegate.kernels import aggregates
-from tidegate.kernels.windowed import on_port
+from tidegate.kernels.window_aggregate import on_port
 from tidegate.plan import Node
 
 

@@ -6,7 +6,7 @@ To add a function, subclass `Sums`, `Best` or `Bag` (see `function`) and enter i
 from __future__ import annotations
 
 from tidegate.ir.specs import AggregateCall, AggregateSpec
-from tidegate.kernels.aggregates import extremes, numbers, values
+from tidegate.kernels.aggregates import numbers, values
 from tidegate.kernels.aggregates.function import Bag, Best, Function
 
 FUNCTIONS: dict[str, type[Function]] = {
@@ -14,8 +14,8 @@ FUNCTIONS: dict[str, type[Function]] = {
     "sum": numbers.Total,
     "avg": numbers.Average,
     "mean": numbers.Average,
-    "variance": numbers.Moment,
-    "var_samp": numbers.Moment,
+    "variance": numbers.Variance,
+    "var_samp": numbers.Variance,
     "var_pop": numbers.VariancePop,
     "stddev": numbers.Deviation,
     "std": numbers.Deviation,
@@ -30,26 +30,26 @@ FUNCTIONS: dict[str, type[Function]] = {
     "bool_or": numbers.Some,
     "any": numbers.Some,
     "some": numbers.Some,
-    "min": extremes.Minimum,
-    "max": extremes.Maximum,
-    "min_by": extremes.MinimumBy,
-    "max_by": extremes.MaximumBy,
-    "first": extremes.First,
-    "first_value": extremes.First,
-    "any_value": extremes.First,
-    "last": extremes.Last,
-    "last_value": extremes.Last,
-    "array_agg": values.Collected,
-    "collect_list": values.Collected,
-    "collect_set": values.CollectedSet,
+    "min": values.Minimum,
+    "max": values.Maximum,
+    "min_by": values.MinimumBy,
+    "max_by": values.MaximumBy,
+    "first": values.First,
+    "first_value": values.First,
+    "any_value": values.First,
+    "last": values.Last,
+    "last_value": values.Last,
+    "array_agg": values.CollectList,
+    "collect_list": values.CollectList,
+    "collect_set": values.CollectSet,
     "median": values.Percentile,
     "percentile": values.Percentile,
     "mode": values.Mode,
-    "listagg": values.Joined,
-    "string_agg": values.Joined,
-    "bit_and": values.Bits,
-    "bit_or": values.BitsOr,
-    "bit_xor": values.BitsXor,
+    "listagg": values.ListAgg,
+    "string_agg": values.ListAgg,
+    "bit_and": values.BitAnd,
+    "bit_or": values.BitOr,
+    "bit_xor": values.BitXor,
     "product": values.Product,
     "skewness": values.Skewness,
     "kurtosis": values.Kurtosis,
@@ -86,7 +86,7 @@ def hash_name(args: tuple[str, ...]) -> str:
 
 
 def hashes(spec: AggregateSpec) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The further hashes the port of a GROUP BY must carry: (column, what is hashed: the keys and arguments)."""
+    """The further hashes that the port of a GROUP BY needs: (column, the keys and arguments that are hashed)."""
     wanted = [call.args for call in spec.calls if needs_values(call, spec.append_only)]
     return tuple((hash_name(args), (*spec.keys, *args)) for args in dict.fromkeys(wanted))
 

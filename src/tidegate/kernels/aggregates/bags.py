@@ -1,4 +1,4 @@
-"""One step of the values of groups: how often each is there before and after, and since when.
+"""One step of the values of groups: the count of each before and after, and its arrival.
 
 Frames of entries have the group's number, the arguments, and for FIRST and LAST the arrival (the first one, or the last
 one if `latest`).
@@ -15,9 +15,8 @@ from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP
 from tidegate.kernels.aggregates.plan import Plan, Values
 from tidegate.kernels.api import Clock, State
-from tidegate.kernels.frames import aligned, numbered, types_of
-from tidegate.kernels.state.merge import equal
-from tidegate.kernels.state.search import Mask, Places
+from tidegate.kernels.frames import align, find_rows, types_of
+from tidegate.kernels.state.sorting import Mask, Places, equal
 
 _FIRST = ("__first_step", "__first_place")
 _LAST = ("__last_step", "__last_place")
@@ -47,7 +46,7 @@ class PassingBag:
 
 
 class StoredBag:
-    """Entries kept in a table, filed under the group and inside it under the value."""
+    """Entries stored in a table, ordered by group and by value within."""
 
     def __init__(self, number: int, values: Values, entries: pl.DataFrame, groups: pl.DataFrame, keys: Sequence[str]):
         self._values, self._keys, self._groups = values, list(keys), groups
@@ -56,23 +55,23 @@ class StoredBag:
         self._entries = entries
 
     def step(self, state: State, clock: Clock) -> StoredBag:
-        """Finds how often what changes was there, and writes how often it is there now."""
+        """Reads the counts of the changed values and writes the new ones."""
         net = _netted(self._entries, [HASH, *self._ident], str(self._values.hash)) if self._values.arrival else None
         self._changed = self._entries if net is None else net
         arrival = _ARRIVAL if self._values.arrival else {}
         types = {**types_of(self._changed, self._ident), WEIGHT: pl.Int64(), **arrival}
         self._table = state.table(self._name, types, self._ident, within=self._values.hash)
         places, found = self._table.match(self._changed)
-        self._before = aligned(self._changed.height, places, found.select(WEIGHT, *arrival)).with_columns(
+        self._before = align(self._changed.height, places, found.select(WEIGHT, *arrival)).with_columns(
             pl.col(WEIGHT).fill_null(0)
         )
         self._after = self._moved(clock)
-        self._group = numbered(self._changed, self._groups, self._keys)
+        self._group = find_rows(self._changed, self._groups, self._keys)
         self._write(len(places))
         return self
 
     def toggled(self) -> pl.DataFrame:
-        """The values that came (weight 1) or went (-1) altogether."""
+        """The values that appeared (weight 1) or disappeared (-1)."""
         sign = (self._after[WEIGHT] > 0).cast(pl.Int64) - (self._before[WEIGHT] > 0).cast(pl.Int64)
         rows = self._changed.with_columns(sign.alias(WEIGHT), pl.Series(GROUP, self._group, dtype=pl.Int64))
         return rows.filter(pl.col(WEIGHT) != 0)
@@ -98,12 +97,12 @@ class StoredBag:
         return self._table.groups(self._groups[groups][HASH])
 
     def _touched(self, stored: pl.DataFrame) -> Places:
-        return numbered(stored, self._changed, self._ident, str(self._values.hash))
+        return find_rows(stored, self._changed, self._ident, str(self._values.hash))
 
     def _shown(self, rows: pl.DataFrame, groups: Places, latest: bool) -> pl.DataFrame:
         """Entries of these groups that are there, with the number of their group: another key may share its hash, of a
         group that is not asked for or of none."""
-        group = numbered(rows, self._groups, self._keys)
+        group = find_rows(rows, self._groups, self._keys)
         shown = rows.select(pl.Series(GROUP, group, dtype=pl.Int64), *self._values.args, WEIGHT, *self._arrival(latest))
         return shown.filter(pl.col(WEIGHT) > 0, pl.Series(np.isin(group, groups)))
 
@@ -162,21 +161,21 @@ def value_ident(plan: Plan, number: int) -> list[str]:
 def all_entries(number: int, plan: Plan, groups: pl.DataFrame, state: State) -> pl.DataFrame:
     """The entries of a bag as they are stored, with the numbers of their groups."""
     keys, args = plan.spec.keys, plan.values[number].args
-    table = state.stored(table_name(number), value_ident(plan, number))
+    table = state.find_table(table_name(number), value_ident(plan, number))
     if table is None:
         return pl.DataFrame(schema={GROUP: pl.Int64(), WEIGHT: pl.Int64(), **{name: plan.types[name] for name in args}})
     rows = table.scan()
-    group = pl.Series(GROUP, numbered(rows, groups, keys), dtype=pl.Int64)
+    group = pl.Series(GROUP, find_rows(rows, groups, keys), dtype=pl.Int64)
     return rows.with_columns(group).filter(pl.col(GROUP) >= 0, pl.col(WEIGHT) > 0)
 
 
-def forget_values(plan: Plan, groups: pl.DataFrame, state: State) -> None:
+def evict_values(plan: Plan, groups: pl.DataFrame, state: State) -> None:
     """Drops the values of groups."""
     for number, values in enumerate(plan.values):
-        bag = state.stored(table_name(number), value_ident(plan, number)) if values.stored else None
+        bag = state.find_table(table_name(number), value_ident(plan, number)) if values.stored else None
         if bag is not None:
             rows = bag.groups(groups[HASH])
-            mine = rows.filter(pl.Series(numbered(rows, groups, plan.spec.keys) >= 0))
+            mine = rows.filter(pl.Series(find_rows(rows, groups, plan.spec.keys) >= 0))
             bag.write(None, mine, -mine.height)
 
 
@@ -185,7 +184,7 @@ def _either(one: pl.DataFrame, other: pl.DataFrame, column: str, when: pl.Series
 
 
 def _netted(entries: pl.DataFrame, columns: Sequence[str], hash: str) -> pl.DataFrame:
-    """Entries of one value at several places of arrival as one, with the first and the last place where it came."""
+    """One entry per value, with its first and last place of arrival."""
     came = pl.col(SEQ).filter(pl.col(WEIGHT) > 0).cast(pl.Int64)
     return entries.group_by(columns).agg(
         pl.col(WEIGHT).sum(), pl.col(hash).first(), came.min().alias("__first_place"), came.max().alias("__last_place")

@@ -29,7 +29,7 @@ EXACT = 1 << 53
 
 @dataclass(frozen=True)
 class Digit:
-    """One key as a digit of a group's place: its value is `low` plus so many times `unit`."""
+    """One key as a digit of a group's place: its value is `low` plus the digit times `unit`."""
 
     name: str
     dtype: pl.DataType
@@ -86,7 +86,7 @@ def _digits(rows: pl.DataFrame, by: Sequence[str], units: Mapping[str, int]) -> 
 
 
 def _places(rows: pl.DataFrame, digits: Sequence[Digit]) -> tuple[Ints, int]:
-    """The place of each row's group, and how many places there are."""
+    """The place of each row's group, and the number of places."""
     places, total = np.zeros(rows.height, dtype=np.int64), 1
     for digit in digits:
         places = places * digit.span + digit.of(rows[digit.name])

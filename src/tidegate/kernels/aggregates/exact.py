@@ -1,8 +1,8 @@
-"""Sums of doubles without any rounding, so that what is added can be taken away again and leaves no trace.
+"""Exact sums of doubles: a retraction removes exactly what the insertion added.
 
 A double is a 53-bit integer times a power of two. It is cut into *limbs* of 32 bits at fixed places: limb i counts
 2**(32 i - 1074). Limbs add up as 64-bit integers, in any order, with the same result (for up to 2**31 rows a group).
-Values that are no numbers are counted apart, as limbs of negative index.
+NaN and infinities are counted separately, as limbs of negative index.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _apart(
 
 
 @dataclass(frozen=True)
-class Reals:
+class ExactSums:
     """Exact sums of `count` groups: the limb `index[j]` of group `group[j]` is `value[j]`. Sorted, none is zero."""
 
     count: int
@@ -57,7 +57,7 @@ class Reals:
     value: Ints
 
     @staticmethod
-    def summed(count: int, group: Ints, index: Ints, value: Ints) -> Reals:
+    def sum(count: int, group: Ints, index: Ints, value: Ints) -> ExactSums:
         """Adds up limbs that come in any order and number."""
         key = group * 256 + index
         order = np.argsort(key, kind="stable")
@@ -66,14 +66,14 @@ class Reals:
         total = np.add.reduceat(value, first) if first.size else value
         kept, total = key[first][total != 0], total[total != 0]
         group = (kept + 8) >> 8
-        return Reals(count, group, kept - group * 256, total)
+        return ExactSums(count, group, kept - group * 256, total)
 
     @staticmethod
-    def read(index: pl.Series, value: pl.Series) -> Reals:
+    def read(index: pl.Series, value: pl.Series) -> ExactSums:
         """From the two list columns that hold limbs (in any order, possibly several of one index)."""
         lengths = index.list.len().fill_null(0).to_numpy()
         group = np.repeat(np.arange(len(index)), lengths)
-        return Reals.summed(len(index), group, _flat(index), _flat(value))
+        return ExactSums.sum(len(index), group, _flat(index), _flat(value))
 
     def columns(self) -> tuple[pl.Series, pl.Series]:
         """As two list columns, one row per group."""
@@ -95,7 +95,7 @@ class Reals:
         return self._with_specials(result)
 
     def integers(self) -> list[int]:
-        """Each sum as an exact number of units of 2**UNIT; what is not finite is left out."""
+        """Each sum as an exact number of units of 2**UNIT, without values that are not finite."""
         result = [0] * self.count
         for group, index, value in zip(self.group.tolist(), self.index.tolist(), self.value.tolist(), strict=True):
             if index >= 0:

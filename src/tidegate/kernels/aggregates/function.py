@@ -2,8 +2,8 @@
 `tidegate.kernels.aggregates`.
 
 - `Sums` keeps accumulators, numbers that add up.
-- `Best` keeps the one entry that comes first in some order.
-- `Bag` needs all values of the group to give its result.
+- `Best` keeps the one entry that is first in some order.
+- `Bag` needs all values of the group for its result.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Best(Function, ABC):
     def order(self) -> Ordering: ...
 
     @property
-    def shown(self) -> str:
+    def result(self) -> str:
         """The argument that is the result."""
         return self.call.args[0]
 

@@ -9,10 +9,18 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.types import decimal_parts
-from tidegate.kernels.aggregates.accumulators import Accumulator, Count, Doubles, Limbs, Real, Truths
-from tidegate.kernels.aggregates.exact import UNIT, Floats, Ints, Reals
+from tidegate.kernels.aggregates.accumulators import (
+    Accumulator,
+    Count,
+    CountEqual,
+    Doubles,
+    ExactSum,
+    LimbSum,
+    WideSums,
+    decimals,
+)
+from tidegate.kernels.aggregates.exact import UNIT, ExactSums, Floats, Ints
 from tidegate.kernels.aggregates.function import Sums
-from tidegate.kernels.aggregates.wide import Wide, decimals
 
 _SMALL = {"tinyint", "smallint", "int"}
 
@@ -28,16 +36,16 @@ class CountValues(Sums):
 
 
 class Total(Sums):
-    """SUM: BIGINT goes round, a decimal that does not fit is NULL, doubles are summed exactly."""
+    """SUM: BIGINT wraps around, a decimal that does not fit is NULL, doubles are summed exactly."""
 
     def keeps(self) -> Sequence[Accumulator]:
         return [Count(self.call.args), total(self.call.args[0], self.call.arg_types[0], limbs=1)]
 
-    def result(self, count: Ints, total: Wide | Reals | Doubles) -> pl.Series:
+    def result(self, count: Ints, total: WideSums | ExactSums | Doubles) -> pl.Series:
         return with_nulls(self._plain(total), count == 0)
 
-    def _plain(self, total: Wide | Reals | Doubles) -> pl.Series:
-        if isinstance(total, Reals | Doubles):
+    def _plain(self, total: WideSums | ExactSums | Doubles) -> pl.Series:
+        if isinstance(total, ExactSums | Doubles):
             return pl.Series(total.floats())
         parts = decimal_parts(self.call.type)
         return total.decimal(*parts) if parts else total.wrapped().cast(self.type)
@@ -49,15 +57,15 @@ class Average(Sums):
     def keeps(self) -> Sequence[Accumulator]:
         return [Count(self.call.args), total(self.call.args[0], self.call.arg_types[0], limbs=2)]
 
-    def result(self, count: Ints, total: Wide | Reals | Doubles) -> pl.Series:
+    def result(self, count: Ints, total: WideSums | ExactSums | Doubles) -> pl.Series:
         divisor = np.where(count == 0, 1, count)
         return with_nulls(self._plain(total, divisor), count == 0)
 
-    def _plain(self, total: Wide | Reals | Doubles, count: Ints) -> pl.Series:
+    def _plain(self, total: WideSums | ExactSums | Doubles, count: Ints) -> pl.Series:
         parts = decimal_parts(self.call.type)
-        if parts and isinstance(total, Wide):
+        if parts and isinstance(total, WideSums):
             return decimals(_divided(total, count, self._shift(parts[1])), *parts)
-        if self.type == pl.Duration and isinstance(total, Wide):
+        if self.type == pl.Duration and isinstance(total, WideSums):
             return pl.Series(_divided(total, count, 1), dtype=pl.Int64).cast(self.type)
         return pl.Series(total.floats() / count)
 
@@ -74,30 +82,30 @@ class MomentKind:
     root: bool
 
 
-class Moment(Sums):
+class Variance(Sums):
     """VARIANCE and STDDEV, from exact sums of x and x squared."""
 
     kind = MomentKind(sample=True, root=False)
 
     def keeps(self) -> Sequence[Accumulator]:
         x = self.call.args[0]
-        return [Count((x,)), Real((x,), (x,)), Real((x, x), (x,))]
+        return [Count((x,)), ExactSum((x,), (x,)), ExactSum((x, x), (x,))]
 
-    def result(self, count: Ints, sums: Reals, squares: Reals) -> pl.Series:
+    def result(self, count: Ints, sums: ExactSums, squares: ExactSums) -> pl.Series:
         least = 2 if self.kind.sample else 1
         values = co_moments(count, sums, sums, squares, self.kind.sample)
         return with_nulls(pl.Series(np.sqrt(values) if self.kind.root else values), count < least)
 
 
-class VariancePop(Moment):
+class VariancePop(Variance):
     kind = MomentKind(sample=False, root=False)
 
 
-class Deviation(Moment):
+class Deviation(Variance):
     kind = MomentKind(sample=True, root=True)
 
 
-class DeviationPop(Moment):
+class DeviationPop(Variance):
     kind = MomentKind(sample=False, root=True)
 
 
@@ -108,9 +116,9 @@ class Covariance(Sums):
 
     def keeps(self) -> Sequence[Accumulator]:
         x, y = self.call.args
-        return [Count((x, y)), Real((x,), (x, y)), Real((y,), (x, y)), Real((x, y), (x, y))]
+        return [Count((x, y)), ExactSum((x,), (x, y)), ExactSum((y,), (x, y)), ExactSum((x, y), (x, y))]
 
-    def result(self, count: Ints, left: Reals, right: Reals, products: Reals) -> pl.Series:
+    def result(self, count: Ints, left: ExactSums, right: ExactSums, products: ExactSums) -> pl.Series:
         values = co_moments(count, left, right, products, self.sample)
         return with_nulls(pl.Series(values), count < (2 if self.sample else 1))
 
@@ -125,9 +133,9 @@ class Correlation(Sums):
     def keeps(self) -> Sequence[Accumulator]:
         x, y = self.call.args
         pairs = ((x,), (y,), (x, y), (x, x), (y, y))
-        return [Count((x, y)), *(Real(factors, (x, y)) for factors in pairs)]
+        return [Count((x, y)), *(ExactSum(factors, (x, y)) for factors in pairs)]
 
-    def result(self, count: Ints, x: Reals, y: Reals, xy: Reals, xx: Reals, yy: Reals) -> pl.Series:
+    def result(self, count: Ints, x: ExactSums, y: ExactSums, xy: ExactSums, xx: ExactSums, yy: ExactSums) -> pl.Series:
         covariance = co_moments(count, x, y, xy, sample=False)
         left, right = co_moments(count, x, x, xx, sample=False), co_moments(count, y, y, yy, sample=False)
         divisor = np.sqrt(left) * np.sqrt(right)
@@ -139,7 +147,7 @@ class CountIf(Sums):
     """COUNT_IF: rows in which the condition is true."""
 
     def keeps(self) -> Sequence[Accumulator]:
-        return [Truths(self.call.args[0], True)]
+        return [CountEqual(self.call.args[0], True)]
 
     def result(self, truths: Ints) -> pl.Series:
         return pl.Series(truths)
@@ -151,7 +159,7 @@ class Every(Sums):
     decisive = False
 
     def keeps(self) -> Sequence[Accumulator]:
-        return [Count(self.call.args), Truths(self.call.args[0], self.decisive)]
+        return [Count(self.call.args), CountEqual(self.call.args[0], self.decisive)]
 
     def result(self, count: Ints, decisive: Ints) -> pl.Series:
         values = (decisive > 0) == self.decisive
@@ -167,15 +175,15 @@ class Some(Every):
 def total(column: str, type: str, limbs: int) -> Accumulator:
     """The accumulator for the sum of a column; `limbs` is how many a BIGINT needs."""
     if parts := decimal_parts(type):
-        return Limbs(column, 2 if parts[0] <= 18 else 4)
+        return LimbSum(column, 2 if parts[0] <= 18 else 4)
     if type in _SMALL:
-        return Limbs(column, 1)
+        return LimbSum(column, 1)
     if type == "bigint" or type.startswith("interval"):
-        return Limbs(column, limbs)
-    return Real((column,), (column,))
+        return LimbSum(column, limbs)
+    return ExactSum((column,), (column,))
 
 
-def co_moments(count: Ints, left: Reals, right: Reals, products: Reals, sample: bool) -> Floats:
+def co_moments(count: Ints, left: ExactSums, right: ExactSums, products: ExactSums, sample: bool) -> Floats:
     """(sum of products - sum * sum / n) / (n or n - 1), exactly, then rounded once; NaN where a value is no number."""
     sums = zip(count.tolist(), left.integers(), right.integers(), products.integers(), strict=True)
     exact = [_co_moment(n, x, y, xy, left is right, sample) for n, x, y, xy in sums]
@@ -191,7 +199,7 @@ def _co_moment(n: int, x: int, y: int, xy: int, square: bool, sample: bool) -> f
     return (max(numerator, 0) if square else numerator) / ((n * divisor) << (-2 * UNIT))
 
 
-def _divided(total: Wide, count: Ints, factor: int) -> list[int]:
+def _divided(total: WideSums, count: Ints, factor: int) -> list[int]:
     """Each sum times `factor` divided by its count, rounded half up (away from zero)."""
     pairs = zip(total.integers(), count.tolist(), strict=True)
     return [(abs(s) * factor * 2 + n) // (2 * n) * (1 if s >= 0 else -1) for s, n in pairs]

@@ -6,19 +6,58 @@ sums of doubles travel as limbs: there is a row for each group and place where l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from tidegate.core.columns import HASH, WEIGHT
+from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.kernels.aggregates import dense
-from tidegate.kernels.aggregates.accumulators import Real
-from tidegate.kernels.aggregates.entries import counting, net
-from tidegate.kernels.aggregates.exact import LIMBS, Reals, split
-from tidegate.kernels.aggregates.plan import Plan
-from tidegate.kernels.frames import normalised, numbered
+from tidegate.kernels.aggregates.accumulators import ExactSum
+from tidegate.kernels.aggregates.exact import LIMBS, ExactSums, split
+from tidegate.kernels.aggregates.function import PLACE, STEP
+from tidegate.kernels.aggregates.plan import Plan, Values
+from tidegate.kernels.frames import consolidate, find_rows, normalise
+
+_SIMPLE = (pl.Boolean, pl.String, pl.Decimal)
+
+
+def counting(values: Values, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that have a part in a bag."""
+    conditions = [pl.col(name).is_not_null() for name in values.required]
+    if values.filter is not None:
+        conditions.append(pl.col(values.filter))
+    return rows.filter(*conditions) if conditions else rows
+
+
+def net(values: Values, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
+    """Each value with its net weight, or the best one only where that is enough."""
+    columns = list(dict.fromkeys([*keys, *values.args, *([SEQ] if values.arrival else [])]))
+    if values.hash is not None:
+        return consolidate(rows.select(*columns, WEIGHT, values.hash), columns, [values.hash])
+    return _best(values, keys, rows.select(*columns, WEIGHT))
+
+
+def _best(values: Values, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
+    column, descending = values.order[0]
+    if len(values.order) == 1 and column not in keys and _is_simple(rows.schema[column]):
+        best = pl.col(column).min() if not descending else _largest(column, rows.schema[column])
+        return rows.group_by(keys).agg(best, pl.col(WEIGHT).sum())
+    order = [(SEQ if name == PLACE else name, down) for name, down in values.order if name != STEP]
+    down = [descending for _, descending in order]
+    ordered = rows.sort([name for name, _ in order], descending=down, nulls_last=down)
+    return ordered.unique(subset=keys, keep="first", maintain_order=True)
+
+
+def _is_simple(dtype: pl.DataType) -> bool:
+    return dtype.is_numeric() or dtype.is_temporal() or dtype in _SIMPLE
+
+
+def _largest(column: str, dtype: pl.DataType) -> pl.Expr:
+    """The greatest value; NaN is above every number."""
+    return pl.col(column).nan_max() if dtype.is_float() else pl.col(column).max()
+
 
 KIND = "__k"
 
@@ -28,7 +67,7 @@ class Parts:
     """What a step brings: groups with their sums, exact sums by number of their slot, the entries of each bag."""
 
     groups: pl.DataFrame
-    reals: dict[int, Reals]
+    reals: dict[int, ExactSums]
     entries: list[pl.DataFrame]
 
 
@@ -36,13 +75,13 @@ class Partial:
     """The partial aggregation of one GROUP BY."""
 
     def __init__(self, plan: Plan, least: str | None = None, units: Mapping[str, int] | None = None) -> None:
-        """`least` names a further column, of which the smallest value is kept; `units` says of keys that are times how
-        far apart they are at least."""
+        """`least` names a further column of which the smallest value is kept; `units` is the smallest distance of the
+        values of keys that are times."""
         self._plan, self._least, self._units = plan, [] if least is None else [least], units or {}
         self._keys = [HASH, *plan.spec.keys]
         self._plain = [number for number, slot in enumerate(plan.slots) if slot.values is None]
         reals = {number: plan.slots[number].accumulator for number in self._plain}
-        self._reals = {number: real for number, real in reals.items() if isinstance(real, Real)}
+        self._reals = {number: real for number, real in reals.items() if isinstance(real, ExactSum)}
         self._places = [_place(number, part) for number, real in self._reals.items() for part in range(real.parts)]
 
     @property
@@ -51,7 +90,7 @@ class Partial:
         is needed before."""
         return not self._plan.values and bool(self._plan.spec.keys)
 
-    def combined(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Any rows of the port, in the form that travels."""
         kinds = [
             frame.with_columns(pl.lit(kind, pl.Int16).alias(KIND)) for kind, frame in enumerate(self._frames(rows))
@@ -67,7 +106,7 @@ class Partial:
             return Parts(sums, {}, entries)
         plain = [WEIGHT, *(name for number in self._plain for name in self._whole_columns(number))]
         groups = sums.group_by(self._keys, maintain_order=True).agg(pl.col(plain).sum())
-        group = numbered(sums, groups, self._plan.spec.keys)
+        group = find_rows(sums, groups, self._plan.spec.keys)
         return Parts(
             groups, {number: self._real(number, sums, group, groups.height) for number in self._reals}, entries
         )
@@ -95,7 +134,7 @@ class Partial:
         if self._plan.spec.scalar:
             rows = rows.with_columns(pl.lit(0, pl.Int64).alias(HASH))
         args = [name for values in self._plan.values for name in values.args]
-        rows = normalised(rows, [*self._plan.spec.keys, *args])
+        rows = normalise(rows, [*self._plan.spec.keys, *args])
         least = [rows[name] for name in self._least]
         keys = [name for name in self._keys if name in rows.columns]
         sums = self._summed(rows.select(keys).with_columns(rows[WEIGHT], *least, *self._terms(rows)))
@@ -134,7 +173,7 @@ class Partial:
         for number in self._plain:
             slot = self._plan.slots[number]
             weights = _passing(rows, slot.filter)
-            if isinstance(slot.accumulator, Real):
+            if isinstance(slot.accumulator, ExactSum):
                 terms += _pieces(number, slot.accumulator, rows, weights)
                 continue
             as_is = single and slot.filter is None
@@ -142,12 +181,12 @@ class Partial:
             terms += [(term if as_is else term * weights).alias(name) for name, term in pairs]
         return terms
 
-    def _real(self, number: int, sums: pl.DataFrame, group: np.ndarray, groups: int) -> Reals:
+    def _real(self, number: int, sums: pl.DataFrame, group: np.ndarray, groups: int) -> ExactSums:
         """Limbs that lie in columns, as exact sums."""
         parts = range(self._reals[number].parts)
         index = [sums[_place(number, part)].to_numpy() + limb for part in parts for limb in range(LIMBS)]
         value = [sums[name].to_numpy() for part in parts for name in _limbs(number, part)]
-        return Reals.summed(groups, np.tile(group, len(index)), np.concatenate(index), np.concatenate(value))
+        return ExactSums.sum(groups, np.tile(group, len(index)), np.concatenate(index), np.concatenate(value))
 
 
 def _place(number: int, part: int) -> str:
@@ -163,7 +202,7 @@ def _passing(rows: pl.DataFrame, filter: str | None) -> pl.Series:
     return rows[WEIGHT] if filter is None else rows[WEIGHT] * rows[filter].fill_null(False).cast(pl.Int64)
 
 
-def _pieces(number: int, real: Real, rows: pl.DataFrame, weights: pl.Series) -> list[pl.Series]:
+def _pieces(number: int, real: ExactSum, rows: pl.DataFrame, weights: pl.Series) -> list[pl.Series]:
     """For each double that a row contributes the index of its lowest limb and its limbs."""
     counted = (weights * real.counts(rows).cast(pl.Int64)).to_numpy()
     columns: list[pl.Series] = []

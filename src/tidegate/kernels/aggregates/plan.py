@@ -11,7 +11,7 @@ from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.core.types import polars_type
 from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates
-from tidegate.kernels.aggregates.accumulators import Accumulator, Double, Real
+from tidegate.kernels.aggregates.accumulators import Accumulator, DoubleSum, ExactSum
 from tidegate.kernels.aggregates.function import PLACE, STEP, Bag, Best, Function, Ordering, Sums
 
 T = TypeVar("T")
@@ -75,9 +75,9 @@ class Plan:
     def slot_types(self, number: int) -> dict[str, pl.DataType]:
         """The columns in which a slot's sums are kept."""
         accumulator = self.slots[number].accumulator
-        if isinstance(accumulator, Real):
+        if isinstance(accumulator, ExactSum):
             return {f"__s{number}_i": pl.List(pl.Int64()), f"__s{number}_v": pl.List(pl.Int64())}
-        kind = pl.Float64() if isinstance(accumulator, Double) else pl.Int64()
+        kind = pl.Float64() if isinstance(accumulator, DoubleSum) else pl.Int64()
         return {f"__s{number}_{part}": kind for part in range(accumulator.width)}
 
     def pick_types(self, number: int) -> dict[str, pl.DataType]:
@@ -91,8 +91,8 @@ class Plan:
 
     @property
     def counters(self) -> list[str]:
-        """The columns of what is kept of a group that hold plain numbers to be summed."""
-        plain = [number for number, slot in enumerate(self.slots) if not isinstance(slot.accumulator, Real)]
+        """The columns of a stored group that hold plain sums."""
+        plain = [number for number, slot in enumerate(self.slots) if not isinstance(slot.accumulator, ExactSum)]
         return [WEIGHT, *(name for number in plain for name in self.slot_types(number))]
 
     def empty_input(self) -> pl.DataFrame:
@@ -129,8 +129,8 @@ class Plan:
 
     def _lightened(self, accumulator: Accumulator, call: AggregateCall) -> Accumulator:
         """SUM and AVG of doubles need no exact sum as long as nothing is ever taken away."""
-        if isinstance(accumulator, Real) and self.spec.append_only and call.func in SUMMED:
-            return Double(accumulator.factors[0])
+        if isinstance(accumulator, ExactSum) and self.spec.append_only and call.func in SUMMED:
+            return DoubleSum(accumulator.factors[0])
         return accumulator
 
     def _pick(self, made: Best) -> int:

@@ -1,22 +1,144 @@
-"""One step of a GROUP BY over the groups that it touches."""
+"""One step of the groups of a GROUP BY: their sums, best entries and results, before and after."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.kernels.aggregates.accumulators import Real
+from tidegate.kernels.aggregates.accumulators import Count, CountEqual, DoubleSum, ExactSum, Kept, LimbSum
 from tidegate.kernels.aggregates.bags import PassingBag, StoredBag
+from tidegate.kernels.aggregates.exact import LIMBS, ExactSums, Ints, split
+from tidegate.kernels.aggregates.function import GROUP, STEP, Bag, Best, Function, Sums
 from tidegate.kernels.aggregates.partial import Parts
-from tidegate.kernels.aggregates.picks import picked
-from tidegate.kernels.aggregates.plan import Plan
-from tidegate.kernels.aggregates.results import results
-from tidegate.kernels.aggregates.sums import exact_sums, whole_sums
+from tidegate.kernels.aggregates.plan import Pick, Plan
 from tidegate.kernels.api import Clock, State
-from tidegate.kernels.frames import aligned, changes, numbered, types_of
-from tidegate.kernels.state.merge import equal
-from tidegate.kernels.state.search import Mask
+from tidegate.kernels.frames import align, diff, find_rows, types_of
+from tidegate.kernels.state.sorting import Mask, equal
+
+
+def whole_sums(
+    name: str,
+    accumulator: Count | CountEqual | LimbSum | DoubleSum,
+    old: pl.DataFrame,
+    groups: pl.DataFrame,
+    toggled: pl.DataFrame | None,
+) -> list[pl.Series]:
+    """The columns of an accumulator of plain numbers. `toggled`: distinct values that come or go; else `groups` has
+    sums."""
+    names = [f"{name}_{part}" for part in range(accumulator.width)]
+    if toggled is None:
+        return [(old[column] + groups[column]).alias(column) for column in names]
+    terms = accumulator.terms(toggled)
+    return [
+        (old[column] + _by_group(term, toggled, old.height)).alias(column)
+        for column, term in zip(names, terms, strict=True)
+    ]
+
+
+def exact_sums(
+    name: str, real: ExactSum, old: pl.DataFrame, brought: ExactSums | None, toggled: pl.DataFrame | None
+) -> list[pl.Series]:
+    """The two list columns of an exact sum, plus `brought` or the distinct values that are toggled."""
+    index, value = f"{name}_i", f"{name}_v"
+    before = ExactSums.read(old[index], old[value])
+    changes = [change for change in (brought, None if toggled is None else _exact(real, toggled, old.height)) if change]
+    limbs = [np.concatenate(arrays) for arrays in zip(*map(_arrays, [before, *changes]), strict=True)]
+    indices, values = ExactSums.sum(old.height, *limbs).columns()
+    return [indices.alias(index), values.alias(value)]
+
+
+def _by_group(term: pl.Series, rows: pl.DataFrame, groups: int) -> pl.Series:
+    total = np.zeros(groups, dtype=np.int64)
+    np.add.at(total, rows[GROUP].to_numpy(), (term * rows[WEIGHT]).to_numpy())
+    return pl.Series(total)
+
+
+def _exact(real: ExactSum, rows: pl.DataFrame, groups: int) -> ExactSums:
+    weights = (rows[WEIGHT] * real.counts(rows).cast(pl.Int64)).to_numpy()
+    parts = [split(piece, weights) for piece in real.pieces(rows)]
+    group = np.tile(rows[GROUP].to_numpy(), LIMBS * len(parts))
+    index = np.concatenate([lowest + limb for lowest, *_ in parts for limb in range(LIMBS)])
+    return ExactSums.sum(groups, group, index, np.concatenate([limb for _, *limbs in parts for limb in limbs]))
+
+
+def _arrays(sums: ExactSums) -> tuple[Ints, Ints, Ints]:
+    return sums.group, sums.index, sums.value
+
+
+_GONE = "__gone"
+
+
+def update_pick(name: str, pick: Pick, old: pl.DataFrame, bag: StoredBag | PassingBag) -> pl.DataFrame:
+    """The stored columns of a pick after the step: the best of the old best entry and the new entries.
+
+    Retracted entries compete too: where one wins, the best entry is gone and is searched for among all.
+    """
+    latest = (STEP, True) in pick.order
+    standing = _standing(name, pick, old)
+    came, went = _entries(bag.came(latest), pick, False), _entries(bag.went(latest), pick, True)
+    best = _first(pl.concat([standing, came, went]), pick)
+    if best[_GONE].any():
+        lost = best.filter(pl.col(_GONE))[GROUP].to_numpy()
+        again = _first(_entries(bag.present(lost, latest), pick, False), pick)
+        best = pl.concat([best.filter(~pl.col(_GONE)), again])
+    columns = best.select(pl.lit(True).alias(name), *(pl.col(c).alias(f"{name}_{c}") for c in pick.columns))
+    return align(old.height, best[GROUP].to_numpy(), columns).with_columns(pl.col(name).fill_null(False))
+
+
+def _standing(name: str, pick: Pick, old: pl.DataFrame) -> pl.DataFrame:
+    numbers = pl.Series(GROUP, np.arange(old.height), dtype=pl.Int64)
+    columns = [pl.col(f"{name}_{column}").alias(column) for column in pick.columns]
+    return old.select(numbers, *columns, pl.lit(False).alias(_GONE)).filter(old[name])
+
+
+def _entries(rows: pl.DataFrame, pick: Pick, gone: bool) -> pl.DataFrame:
+    return rows.select(GROUP, *pick.columns, pl.lit(gone).alias(_GONE))
+
+
+def _first(rows: pl.DataFrame, pick: Pick) -> pl.DataFrame:
+    """The first row of each group; NULL is below every value."""
+    down = [False, *(descending for _, descending in pick.order), True]
+    ordered = rows.sort([GROUP, *pick.columns, _GONE], descending=down, nulls_last=down)
+    return ordered.unique(subset=GROUP, keep="first", maintain_order=True)
+
+
+Entries = Callable[[int], pl.DataFrame]
+"""The entries of all groups in the bag of that number."""
+
+
+def no_entries(number: int) -> pl.DataFrame:
+    """Where no results are made of stored values."""
+    raise LookupError(f"the values of bag {number} are not stored")
+
+
+def results(plan: Plan, groups: pl.DataFrame, kept: pl.DataFrame, entries: Entries) -> pl.DataFrame:
+    """Keys and results of each group. `groups` and `kept` are aligned; `entries` is asked only where values matter."""
+    pairs = zip(plan.functions, plan.uses, strict=True)
+    columns = [_result(plan, made, uses, kept, entries).cast(made.type).alias(made.call.out) for made, uses in pairs]
+    keys = groups.select(plan.spec.keys)
+    return pl.DataFrame([*keys.get_columns(), *columns])
+
+
+def _result(plan: Plan, made: Function, uses: list[int], kept: pl.DataFrame, entries: Entries) -> pl.Series:
+    match made:
+        case Sums():
+            return made.result(*(_read(plan, number, kept) for number in uses))
+        case Best():
+            return kept[f"__p{uses[0]}_{made.result}"]
+        case Bag():
+            return made.result(entries(uses[0]).sort(GROUP, *made.call.args), kept.height)
+    raise TypeError(f"{type(made).__name__} is no known kind of aggregate function")
+
+
+def _read(plan: Plan, number: int, kept: pl.DataFrame) -> Kept:
+    accumulator = plan.slots[number].accumulator
+    columns = [kept[name] for name in plan.slot_types(number)]
+    if isinstance(accumulator, ExactSum):
+        return accumulator.read(*columns)
+    return accumulator.read([column.to_numpy() for column in columns])
 
 
 class GroupStep:
@@ -34,14 +156,14 @@ class GroupStep:
     def changes(
         self, filed: bool = False, beside: tuple[pl.DataFrame, pl.DataFrame] | None = None
     ) -> pl.DataFrame | None:
-        """Writes what is kept and gives the changes of the results, with the hash of their group if `filed`. `beside`
+        """Stores the groups and returns the changes of their results, with the hash of the group if `filed`. `beside`
         are further columns of the results, before and after."""
         had, has = self._exists(self._old) & self._stored, self._exists(self._new)
         self.store()
         hashes = [self._groups[HASH]] if filed else []
         old, new = self._results(self._old, after=False), self._results(self._new, after=True)
         more = beside or (pl.DataFrame(), pl.DataFrame())
-        return changes(old.with_columns(*hashes, *more[0]), had, new.with_columns(*hashes, *more[1]), has)
+        return diff(old.with_columns(*hashes, *more[0]), had, new.with_columns(*hashes, *more[1]), has)
 
     def _exists(self, kept: pl.DataFrame) -> Mask:
         """Which groups have a result: those with rows, and a global aggregate always."""
@@ -52,14 +174,14 @@ class GroupStep:
         values = self._plan.values[number]
         if values.stored:
             return StoredBag(number, values, rows, self._groups, self._keys).step(state, clock)
-        return PassingBag(values, rows, numbered(rows, self._groups, self._keys), clock)
+        return PassingBag(values, rows, find_rows(rows, self._groups, self._keys), clock)
 
     def _before(self) -> tuple[Mask, pl.DataFrame]:
-        """Which groups are stored, and what is kept of them; of the others, nothing."""
+        """Which groups are stored, and their columns; empty values for other groups."""
         places, found = self._table.match(self._groups)
         stored = np.zeros(self._groups.height, dtype=np.bool_)
         stored[places] = True
-        kept = aligned(self._groups.height, places, found.select(*self._plan.group_types()))
+        kept = align(self._groups.height, places, found.select(*self._plan.group_types()))
         flags = [f"__p{number}" for number in range(len(self._plan.picks))]
         return stored, kept.with_columns(pl.col(self._plan.counters).fill_null(0), pl.col(flags).fill_null(False))
 
@@ -67,12 +189,12 @@ class GroupStep:
         columns = [(self._old[WEIGHT] + self._groups[WEIGHT]).alias(WEIGHT)]
         for number, slot in enumerate(self._plan.slots):
             toggled = None if slot.values is None else self._stored_bag(slot.values).toggled()
-            if isinstance(slot.accumulator, Real):
+            if isinstance(slot.accumulator, ExactSum):
                 columns += exact_sums(f"__s{number}", slot.accumulator, self._old, self._reals.get(number), toggled)
             else:
                 columns += whole_sums(f"__s{number}", slot.accumulator, self._old, self._groups, toggled)
         for number, pick in enumerate(self._plan.picks):
-            columns += picked(f"__p{number}", pick, self._old, self._bags[pick.values]).get_columns()
+            columns += update_pick(f"__p{number}", pick, self._old, self._bags[pick.values]).get_columns()
         return pl.DataFrame(columns)
 
     def _stored_bag(self, number: int) -> StoredBag:
@@ -81,7 +203,7 @@ class GroupStep:
         return bag
 
     def store(self) -> None:
-        """Writes what is kept of the groups."""
+        """Stores the groups."""
         rows = self._groups.select(HASH, *self._keys).with_columns(self._new)
         stays = (self._new[WEIGHT] != 0).to_numpy() | self._plan.spec.scalar
         touched = ~self._stored | ~equal(self._old, self._new, self._new.columns)

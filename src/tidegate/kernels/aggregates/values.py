@@ -1,4 +1,5 @@
-"""Functions of all values of a group: lists and sets, percentiles, MODE, LISTAGG, bitwise and higher moments."""
+"""Functions of single values: extremes, first and last; and functions of all values of a group: lists and sets,
+percentiles, MODE, LISTAGG, bitwise and higher moments."""
 
 from __future__ import annotations
 
@@ -8,11 +9,66 @@ import operator
 import polars as pl
 
 from tidegate.core.columns import WEIGHT
-from tidegate.kernels.aggregates.function import GROUP, Bag, per_group, spread_out
+from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP, Bag, Best, Ordering, per_group, spread_out
 
 
-class Collected(Bag):
-    """ARRAY_AGG: the values in order, without NULLs; empty where there are none."""
+class Minimum(Best):
+    """MIN: strings by bytes, NaN above every number."""
+
+    def order(self) -> Ordering:
+        return ((self.call.args[0], False),)
+
+
+class Maximum(Best):
+    """MAX: strings by bytes, NaN above every number."""
+
+    def order(self) -> Ordering:
+        return ((self.call.args[0], True),)
+
+
+class MinimumBy(Best):
+    """MIN_BY(x, y): the x of the row with the least y; of several the least x, NULL before others."""
+
+    descending = False
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return self.call.args[1:]
+
+    def order(self) -> Ordering:
+        value, by = self.call.args
+        return ((by, self.descending), (value, False))
+
+
+class MaximumBy(MinimumBy):
+    """MAX_BY(x, y): the x of the row with the greatest y; of several the least x, NULL before others."""
+
+    descending = True
+
+
+class First(Best):
+    """FIRST: the earliest of the present values. A value counts from the step since which it has been present without a
+    break."""
+
+    arrival = True
+    descending = False
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return self.call.args if self.options.get("ignore_nulls", "false").lower() == "true" else ()
+
+    def order(self) -> Ordering:
+        return tuple((column, self.descending) for column in (STEP, PLACE, self.call.args[0]))
+
+
+class Last(First):
+    """LAST: the latest of the present values, by their last arrival."""
+
+    descending = True
+
+
+class CollectList(Bag):
+    """ARRAY_AGG: the values in order, without NULLs; an empty array if there are none."""
 
     unique = False
 
@@ -23,7 +79,7 @@ class Collected(Bag):
         return lists.cast(self.type).fill_null(empty)
 
 
-class CollectedSet(Collected):
+class CollectSet(CollectList):
     """COLLECT_SET: each value once, in order."""
 
     unique = True
@@ -48,7 +104,7 @@ class Mode(Bag):
         return per_group(most, groups, pl.col(self.call.args[0]).first())
 
 
-class Joined(Bag):
+class ListAgg(Bag):
     """LISTAGG = STRING_AGG: the values in order with a delimiter between them."""
 
     def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
@@ -56,11 +112,11 @@ class Joined(Bag):
         return per_group(rows, groups, pl.col(self.call.args[0]).str.join(self.options.get("delimiter", "")))
 
 
-class Bits(Bag):
+class BitAnd(Bag):
     """BIT_AND, BIT_OR, BIT_XOR."""
 
     counted = False
-    """Whether it matters how often a value is there."""
+    """True if the count of a value matters."""
 
     @staticmethod
     def apply(left: int, right: int) -> int:
@@ -77,13 +133,13 @@ class Bits(Bag):
         return value if sofar is None else self.apply(sofar, value)
 
 
-class BitsOr(Bits):
+class BitOr(BitAnd):
     @staticmethod
     def apply(left: int, right: int) -> int:
         return left | right
 
 
-class BitsXor(Bits):
+class BitXor(BitAnd):
     counted = True
 
     @staticmethod

@@ -1,1 +1,1 @@
-"""Joins: two inputs, whose rows meet where keys are equal and conditions hold."""
+"""Joins: two inputs whose rows match if keys are equal and conditions hold."""

@@ -1,8 +1,8 @@
 """The incremental join: inner, outer, semi and anti, exact under changes of both sides.
 
-Of each side its rows are kept with their weights. Where rows leave singly, as it depends on whether they meet any row
-of the other side (padded rows of an outer join, all rows of a semi or anti join), the number of rows that they meet is
-kept with them. So a step reads the groups of the *other* side that its changes fall into, and nothing of their own.
+The rows of each side are stored with their weights. Where single rows are emitted, depending on whether they have a
+match (padded rows of an outer join, all rows of a semi or anti join), the number of their matches is stored as well.
+So a step reads the groups of the *other* side that its changes fall into, and none of their own side.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
-from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
-from tidegate.kernels.joins.pairs import Meeting, kept, met, padded, settled
+from tidegate.kernels.frames import add_weights, consolidate, nonempty, normalise, row_mask, types_of
+from tidegate.kernels.joins.pairs import JoinCondition, consolidate_output, join_pairs, needed_columns, pad_rows
 from tidegate.kernels.ranking import Ints
 from tidegate.kernels.top_n import ROW_HASH
-from tidegate.kernels.weights import there, weighed
 
 MATCHES = "__matches"
-"""How many rows of the other side a stored row meets. Where that side never retracts it may be too low, once it is not
+"""How many rows of the other side a stored row matches. If that side never retracts, it may be too low once it is not
 zero."""
 
 SIDES = ("left", "right")
@@ -31,31 +30,31 @@ _ONE = pl.lit(1, pl.Int64).alias(WEIGHT)
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What leaves: `pairs` of rows that meet; and singly, of each side, the rows that meet none (False), those that
-    meet any (True), or no rows (None)."""
+class JoinKind:
+    """What a join emits: `pairs` of matching rows; and single rows of each side: unmatched ones (False), matched ones
+    (True) or none (None)."""
 
     pairs: bool
     single: tuple[bool | None, bool | None]
 
 
 KINDS = {
-    INNER: Kind(True, (None, None)),
-    LEFT: Kind(True, (False, None)),
-    RIGHT: Kind(True, (None, False)),
-    FULL: Kind(True, (False, False)),
-    SEMI: Kind(False, (True, None)),
-    ANTI: Kind(False, (False, None)),
+    INNER: JoinKind(True, (None, None)),
+    LEFT: JoinKind(True, (False, None)),
+    RIGHT: JoinKind(True, (None, False)),
+    FULL: JoinKind(True, (False, False)),
+    SEMI: JoinKind(False, (True, None)),
+    ANTI: JoinKind(False, (False, None)),
 }
 
 
 class Join(NeverLate):
-    """The kernel. Rows of which nothing can come are dropped as they arrive."""
+    """The kernel. Rows that can produce no output are dropped on arrival."""
 
     def __init__(self, spec: JoinSpec) -> None:
         self.spec, self.kind = spec, KINDS[spec.kind]
-        self.columns = [list(names) for names in kept(spec)]
-        self.meeting = Meeting(spec.keys, spec.conditions)
+        self.columns = [list(names) for names in needed_columns(spec)]
+        self.meeting = JoinCondition(spec.keys, spec.conditions)
         keys = [pair.left for pair in spec.keys], [pair.right for pair in spec.keys]
         self._key_only = [set(columns) <= set(key) for columns, key in zip(self.columns, keys, strict=True)]
 
@@ -65,27 +64,27 @@ class Join(NeverLate):
         filed = [name for name in hashes if name in rows.columns]
         if self.kind.single[port] is not False:
             rows = self.meeting.only_able(port, rows)
-        return consolidated(normalised(rows, self.columns[port]), [*filed, *self.columns[port]])
+        return consolidate(normalise(rows, self.columns[port]), [*filed, *self.columns[port]])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         given = [None if rows is None else nonempty(self.combine(port, rows)) for port, rows in enumerate(inputs)]
-        return Delta() if all(rows is None for rows in given) else Delta(_Step(self, given, state).changes())
+        return Delta() if all(rows is None for rows in given) else Delta(_JoinStep(self, given, state).changes())
 
     def content(self, state: State) -> pl.DataFrame | None:
-        tables = [state.stored(name, columns) for name, columns in zip(SIDES, self.columns, strict=True)]
+        tables = [state.find_table(name, columns) for name, columns in zip(SIDES, self.columns, strict=True)]
         left, right = sides = [None if table is None else nonempty(table.scan()) for table in tables]
         frames = []
         if self.kind.pairs and left is not None and right is not None:
-            frames.append(met(self.spec.outputs, left, right, self.meeting.pairs(left, right)))
+            frames.append(join_pairs(self.spec.outputs, left, right, self.meeting.pairs(left, right)))
         for side, rows, meets in zip((0, 1), sides, self.kind.single, strict=True):
             if rows is not None and meets is not None:
                 leaving = rows.filter((pl.col(MATCHES) > 0) == meets)
-                frames.append(padded(self.spec.outputs, side, leaving, _types(tables[1 - side])))
-        return settled(frames)
+                frames.append(pad_rows(self.spec.outputs, side, leaving, _types(tables[1 - side])))
+        return consolidate_output(frames)
 
 
 class _Rows:
-    """Rows of a side; `found` says how many rows of the other side each has met so far."""
+    """Rows of a side; `found` counts the matches of each so far."""
 
     def __init__(self, frame: pl.DataFrame | None) -> None:
         self.frame = pl.DataFrame(schema={WEIGHT: pl.Int64()}) if frame is None else frame
@@ -96,10 +95,10 @@ class _Rows:
         return not self.frame.is_empty()
 
 
-class _Step:
+class _JoinStep:
     """One step. `fresh` are the changes of each side, `near` its stored rows in the groups that the other side's
-    changes fall into. Changes are held against all rows of the other side, as they are after the step, and so find how
-    many rows they meet; stored rows are held against changes, and so find by how much that number changes."""
+    changes fall into. Changes are matched with all rows of the other side after the step, which gives the number of
+    their matches; stored rows are matched with changes, which gives the difference of theirs."""
 
     def __init__(self, join: Join, given: Sequence[pl.DataFrame | None], state: State) -> None:
         self._join, self._spec, self._given, self._state = join, join.spec, given, state
@@ -114,13 +113,13 @@ class _Step:
                 self._write_near(side)
             if self._fresh[side] and not self._decides(side):
                 self._write_fresh(side)
-        return settled(frames)
+        return consolidate_output(frames)
 
     def _table(self, side: int) -> Table | None:
-        """What is kept of a side; None if nothing is and nothing comes."""
+        """The table of a side; None if it is empty and has no input."""
         rows, columns = self._given[side], self._join.columns[side]
         if rows is None:
-            return self._state.stored(SIDES[side], columns)
+            return self._state.find_table(SIDES[side], columns)
         counts = [WEIGHT] if self._join.kind.single[side] is None else [WEIGHT, MATCHES]
         types = {**types_of(rows, columns), **dict.fromkeys(counts, pl.Int64())}
         return self._state.table(SIDES[side], types, columns, ROW_HASH if ROW_HASH in rows.columns else None)
@@ -144,7 +143,7 @@ class _Step:
         return rows.with_columns(_ONE) if self._decides(side) else rows
 
     def _pairs(self) -> list[pl.DataFrame]:
-        """Holds rows against each other, and gives what leaves in pairs."""
+        """Matches rows and returns the output of pairs."""
         (left, right), (near_left, near_right) = self._fresh, self._near
         frames = []
         for one, other in ((left, near_right), (near_left, right), (left, right)):
@@ -152,11 +151,11 @@ class _Step:
                 np.add.at(one.found, pairs.left, other.weights[pairs.right])
                 np.add.at(other.found, pairs.right, one.weights[pairs.left])
                 if self._join.kind.pairs:
-                    frames.append(met(self._spec.outputs, one.frame, other.frame, pairs))
+                    frames.append(join_pairs(self._spec.outputs, one.frame, other.frame, pairs))
         return frames
 
     def _singles(self, side: int, meets: bool) -> Iterator[pl.DataFrame]:
-        """What leaves singly, and what is taken back."""
+        """Single rows that are emitted or retracted."""
         fresh, near = self._fresh[side], self._near[side]
         if fresh:
             yield self._padded(side, fresh, ((fresh.found > 0) == meets).astype(np.int64))
@@ -167,15 +166,16 @@ class _Step:
     def _padded(self, side: int, rows: _Rows, times: Ints) -> pl.DataFrame:
         weights = rows.weights * times
         leaving = rows.frame.with_columns(pl.Series(WEIGHT, weights)).filter(pl.Series(weights != 0))
-        return padded(self._spec.outputs, side, leaving, _types(self._table(1 - side)))
+        return pad_rows(self._spec.outputs, side, leaving, _types(self._table(1 - side)))
 
     def _matches(self, near: _Rows) -> tuple[Ints, Ints]:
-        """How many rows each stored row met before, and meets now."""
+        """The number of matches of each stored row, before and after."""
         before: Ints = near.frame[MATCHES].to_numpy()
         return before, before + near.found
 
     def _write_near(self, side: int) -> None:
-        """The stored rows that meet more or fewer rows now. Where nothing is ever retracted, the first match counts."""
+        """Stores the rows whose number of matches changed. If the other side never retracts, only the first match
+        counts."""
         near = self._near[side]
         table = self._table(side) if near else None
         if table is None:
@@ -192,27 +192,27 @@ class _Step:
         table, fresh = self._table(side), self._fresh[side]
         assert table is not None
         if self._join.kind.single[side] is None:
-            weighed(fresh.frame, table)
+            add_weights(fresh.frame, table)
             return
         rows = fresh.frame.with_columns(pl.Series(MATCHES, fresh.found))
-        weighed(rows.filter(pl.col(MATCHES) == 0) if self._forgets() else rows, table)
+        add_weights(rows.filter(pl.col(MATCHES) == 0) if self._forgets() else rows, table)
 
     def _forgets(self) -> bool:
-        """Whether rows that have met one are gone for good, and so is all that is said of them later."""
+        """True if a row with a match can never be emitted again, so that it need not be stored."""
         return self._spec.kind == ANTI and self._spec.append_only[1]
 
 
 def _appeared(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
     """Of rows that are never retracted those that were not there before, once each; these are stored."""
     known, _ = table.match(rows)
-    fresh = rows.filter(pl.Series(~there(rows.height, known))).with_columns(_ONE)
+    fresh = rows.filter(pl.Series(~row_mask(rows.height, known))).with_columns(_ONE)
     table.write(fresh, grown=fresh.height)
     return fresh
 
 
 def _turned(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
     """The rows that are there now and were not (weight 1), or the other way round (-1); all are stored."""
-    old, new = weighed(rows, table)
+    old, new = add_weights(rows, table)
     turned = (new > 0).cast(pl.Int64) - (old > 0).cast(pl.Int64)
     return rows.with_columns(turned.alias(WEIGHT)).filter(pl.col(WEIGHT) != 0)
 

@@ -1,75 +1,279 @@
-"""The interval join: rows of two sides meet if their times lie near each other, and are forgotten when no row can come
-that they would meet.
+"""The interval join: rows of two sides match if their times are within an interval, and are evicted when no more rows
+can arrive that they would match.
 
-The rows of each side are filed by slices of time, and by key within (see `interval_slices`). A step reads the stored
-rows of the keys and slices that its changes reach; what lies below the frontiers is dropped slice by slice. Where rows
-leave by themselves when they have met none, those that have not yet are listed by their time, so that a step finds the
-ones that are due without looking at others.
+The rows of each side are stored by slices of time, and by key within (`interval_side.Slices`). A step reads the rows of
+the keys and slices that its changes reach; rows below the watermarks are evicted slice by slice. Where unmatched rows
+are emitted singly, those that are not yet are listed by their time, so that a step finds the rows that are due without
+looking at others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 
-from tidegate.core.columns import WEIGHT
+from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.joins import ANTI, INNER, SEMI, IntervalJoinSpec
-from tidegate.kernels.api import LATE, Clock, Delta, State
+from tidegate.kernels.api import LATE, Clock, Delta, RowError, State
 from tidegate.kernels.frames import nonempty
 from tidegate.kernels.joins.incremental import KINDS, MATCHES
-from tidegate.kernels.joins.interval_limits import frontier
-from tidegate.kernels.joins.interval_pairs import pairs_of
-from tidegate.kernels.joins.interval_side import OUT, Side
-from tidegate.kernels.joins.interval_slices import Slices
-from tidegate.kernels.joins.interval_step import IntervalStep
-from tidegate.kernels.joins.pairs import Meeting, met, padded, settled
-from tidegate.kernels.lines import since
+from tidegate.kernels.joins.interval_match import (
+    BagChanges,
+    Touched,
+    points_of,
+    reject_missing,
+    spans_of,
+    spans_of_changes,
+    touch_rows,
+    within_reach,
+)
+from tidegate.kernels.joins.interval_release import (
+    Changes,
+    CorrectionIds,
+    SingleRows,
+    correct,
+    drop_unpaired_ids,
+    next_us,
+    release_rows,
+    rows_to_store,
+    single_rows,
+    update_lists,
+)
+from tidegate.kernels.joins.interval_side import OUT, Side, Slices, limits, numbers, side_watermark
+from tidegate.kernels.joins.pairs import JoinCondition, Pairs, consolidate_output, join_pairs, pad_rows, select_pairs
+from tidegate.kernels.ranking import Ints
+from tidegate.kernels.state.sorting import Mask, Places
+from tidegate.kernels.watermarks import watermarks_for
+
+
+def pairs_of(
+    join: IntervalJoin, left: pl.DataFrame, right: pl.DataFrame, changed: tuple[Mask, Mask] | None = None
+) -> Pairs:
+    """The pairs of two sides that match; with `changed`, only pairs in which a row has changed."""
+    frames, none = (left, right), Pairs(*np.empty((2, 0), dtype=np.intp))
+    if changed is None:
+        found = [none, *_met(join, frames, 0, None, None)]
+    else:
+        fresh, same = [np.flatnonzero(mask) for mask in changed], np.flatnonzero(~changed[0])
+        found = [none, *_met(join, frames, 0, fresh[0], None), *_met(join, frames, 1, fresh[1], same)]
+    return Pairs(*(np.concatenate(places) for places in zip(*found, strict=True)))
+
+
+def _met(
+    join: IntervalJoin,
+    frames: tuple[pl.DataFrame, pl.DataFrame],
+    one: int,
+    rows: Places | None,
+    others: Places | None,
+) -> Iterator[Pairs]:
+    """The matching pairs of some rows of side `one` and some of the other (None: all)."""
+    spans = spans_of(join.sides[one], frames[one], join.slices).at(rows)
+    points = points_of(join.sides[1 - one], frames[1 - one], join.slices).at(others)
+    for own, other in within_reach(spans, points):
+        mine, theirs = own if rows is None else rows[own], other if others is None else others[other]
+        pairs = Pairs(mine, theirs) if one == 0 else Pairs(theirs, mine)
+        yield select_pairs(pairs, join.meeting.holds(*frames, pairs))
+
+
+_NOTHING: Ints = np.empty(0, dtype=np.int64)
+
+
+class IntervalStep:
+    """`rows` are the changes of each side that can match, `touched` these and all stored rows that they reach, as they
+    are after the step. Rows are matched first; then the rows that are due are emitted, touched or not."""
+
+    def __init__(self, join: IntervalJoin, given: Sequence[pl.DataFrame | None], clock: Clock, state: State) -> None:
+        self._join, self._state, self._limits = join, state, limits(join.spec, clock)
+        sides = list(zip(join.sides, given, strict=True))
+        self._types = [side.types(state) if rows is None else rows.schema for side, rows in sides]
+        self._marks = CorrectionIds(
+            min((int(numbers(rows, HASH).min()) for rows in given if rows is not None), default=0)
+        )
+        self._frames: list[pl.DataFrame] = []
+        self._errors: list[RowError] = []
+        self._rows = [None if rows is None else self._able(side, rows) for side, rows in sides]
+        self._reached = [self._reach(side) for side in join.sides]
+        self._touched = [self._touch(side) for side in join.sides]
+
+    def delta(self) -> Delta:
+        pairs, changes = self._pairs()
+        for side, rows, limit in zip(self._join.sides, self._touched, self._limits, strict=True):
+            if rows is not None:
+                self._turn(rows, pairs, changes)
+            due = release_rows(side, limit, self._reached[side.number], self._state)
+            if due is not None:
+                self._leave_singly(side, due)
+        if self._join.kind.pairs:
+            self._leave_in_pairs(pairs, changes)
+        sides = zip(self._join.sides, self._limits, strict=True)
+        dropped = sum(side.evict(limit, self._join.slices, self._state) for side, limit in sides)
+        return Delta(self._settled(), self._errors, timer_us=self._wake(), evicted=dropped)
+
+    def _able(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame | None:
+        """Rows that can match, with their order key. Others are emitted at once, if at all."""
+        able = pl.Series(side.able(rows), dtype=pl.Boolean)
+        if not able.all():
+            self._leave_at_once(side, rows.filter(~able))
+            rows = rows.filter(able)
+        filed = self._join.slices.keys(numbers(rows, side.time), numbers(rows, HASH))
+        return nonempty(rows.with_columns(pl.Series(HASH, filed, dtype=pl.Int64)))
+
+    def _leave_at_once(self, side: Side, rows: pl.DataFrame) -> None:
+        if side.proctime and not side.append_only:
+            # It is not known at what time such a row came, and so not what is to be taken back.
+            self._errors += reject_missing(side, rows.filter(pl.col(WEIGHT) < 0))
+            rows = rows.filter(pl.col(WEIGHT) > 0)
+        self._leave_singly(side, rows)
+
+    def _reach(self, side: Side) -> Ints:
+        """The order keys of the stored rows of a side that the step needs: those that changes of the other side may
+        match, and those that its own changes may update."""
+        slices, found = self._join.slices, [_NOTHING]
+        for each, rows, limit in zip(self._join.sides, self._rows, self._limits, strict=True):
+            if rows is not None and each is not side:
+                codes, low, high = spans_of_changes(each, rows, slices, limit)
+                found.append(slices.cover(codes, low + each.low, high + each.high))
+            elif rows is not None and not side.append_only:
+                found.append(slices.cover(*spans_of_changes(side, rows, slices, limit)))
+        return np.concatenate(found)
+
+    def _touch(self, side: Side) -> Touched | None:
+        table, fresh, reached = side.find_table(self._state), self._rows[side.number], self._reached[side.number]
+        near = None if table is None or not len(reached) else nonempty(table.groups(pl.Series(reached)))
+        if near is None:
+            if fresh is None:
+                return None
+            near = fresh.clear()
+        changes = np.zeros(near.height, dtype=np.int64)
+        if fresh is not None and not side.append_only:
+            settling = BagChanges(side, near, fresh, self._join.slices, self._limits[side.number])
+            changes, (fresh, errors) = settling.changes, settling.rest()
+            self._errors += errors
+        return touch_rows(side, near, changes, fresh)
+
+    def _pairs(self) -> tuple[Pairs, Changes]:
+        """The pairs of which a row has changed, and the changes of their weights."""
+        left, right = self._touched
+        if left is None or right is None:
+            return Pairs(*[np.empty(0, dtype=np.intp)] * 2), Changes(_NOTHING)
+        pairs = pairs_of(self._join, left.frame, right.frame, (left.changed, right.changed))
+        left.meet(pairs.left, right, pairs.right)
+        right.meet(pairs.right, left, pairs.left)
+        before = left.before[pairs.left] * right.before[pairs.right]
+        return pairs, Changes(left.weights[pairs.left] * right.weights[pairs.right] - before)
+
+    def _turn(self, rows: Touched, pairs: Pairs, changes: Changes) -> None:
+        """Emits or retracts touched rows singly, updates the lists of waiting rows, and stores them."""
+        side, frame, differs, stays = rows.side, rows.frame, rows.changed, rows.weights != 0
+        if side.meets is not None:
+            found = single_rows(rows, self._limits[side.number])
+            self._leave_turned(rows, found, pairs, changes)
+            update_lists(rows, found, self._state)
+            frame = rows_to_store(rows, found)
+            differs = differs | (found.matches[0] != found.matches[1]) | (found.out[0] != found.out[1])
+            stays = stays & ~(side.ends & (found.matches[1] > 0))
+        known = np.arange(frame.height) < rows.known
+        kept = numbers(frame, side.time) >= self._limits[side.number].evict_below
+        come, gone = differs & stays & (known | kept), differs & known & ~stays
+        grown = int((come & ~known).sum()) - int(gone.sum())
+        side.write(frame.filter(pl.Series(come)), frame.filter(pl.Series(gone)), grown, self._state)
+
+    def _leave_turned(self, rows: Touched, found: SingleRows, pairs: Pairs, changes: Changes) -> None:
+        """Emits the rows that have become single, and retracts those that no longer are."""
+        before, after = found.weights
+        singly, other = Changes(after - before), self._touched[1 - rows.side.number]
+        if self._join.spec.correction_id is not None and other is not None:
+            correct((rows, singly), found.weights, other, (pairs, changes), self._marks)
+        places, weights, marks = singly.split()
+        self._leave_singly(rows.side, rows.frame[places].with_columns(pl.Series(WEIGHT, weights)), marks)
+
+    def _leave_singly(self, side: Side, rows: pl.DataFrame, marks: Ints | None = None) -> None:
+        if rows.height:
+            frame = pad_rows(self._join.spec.outputs, side.number, rows, self._types[1 - side.number])
+            self._frames.append(self._marked(frame, marks))
+
+    def _leave_in_pairs(self, pairs: Pairs, changes: Changes) -> None:
+        left, right = self._touched
+        if left is not None and right is not None and len(pairs.left):
+            places, weights, marks = changes.split()
+            chosen = Pairs(pairs.left[places], pairs.right[places])
+            frame = join_pairs(self._join.spec.outputs, left.frame, right.frame, chosen)
+            self._frames.append(self._marked(frame.with_columns(pl.Series(WEIGHT, weights)), marks))
+
+    def _marked(self, rows: pl.DataFrame, marks: Ints | None) -> pl.DataFrame:
+        name = self._join.spec.correction_id
+        if name is None:
+            return rows
+        found = pl.lit(None, pl.Int64).alias(name) if marks is None else _shown(marks).alias(name)
+        return rows.select(pl.exclude(WEIGHT), found, WEIGHT)
+
+    def _settled(self) -> pl.DataFrame | None:
+        if not self._frames:
+            return None
+        name = self._join.spec.correction_id
+        return consolidate_output(self._frames if name is None else [drop_unpaired_ids(pl.concat(self._frames), name)])
+
+    def _wake(self) -> int | None:
+        """The processing time at which the next row is due, if rows wait for processing time."""
+        spec = self._join.spec
+        delay = None if spec.early is None else spec.early.delay
+        times = []
+        for side in self._join.sides:
+            waits = min(side.high + 1, delay or side.high + 1) if spec.proctime else None
+            times.append(next_us(side, waits, delay, self._state))
+        return min((time for time in times if time is not None), default=None)
+
+
+def _shown(marks: Ints) -> pl.Series:
+    found = pl.Series(marks, dtype=pl.Int64)
+    return found.set(found == 0, None)
 
 
 class IntervalJoin:
-    """The kernel. Output: the columns of `outputs`, and the mark where the spec names one."""
+    """The kernel. Output: the columns of `outputs`, and the correction id if the spec names a column for it."""
 
     def __init__(self, spec: IntervalJoinSpec) -> None:
         spec = replace(spec, early=None) if spec.kind in (INNER, SEMI, ANTI) else spec
         self.spec, self.kind = spec, KINDS[spec.kind]
         self.sides = (Side(spec, 0), Side(spec, 1))
-        self.meeting = Meeting(spec.keys, spec.conditions)
+        self.meeting = JoinCondition(spec.keys, spec.conditions)
         far = max(abs(spec.lower), abs(spec.upper)) if spec.proctime else 0
         self.slices = Slices(max(spec.upper - spec.lower, far))
 
     def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
-        """A row below its own side's frontier is late: those that it should have met may be gone."""
+        """A row below its side's watermark is late: rows that it would match may have been evicted."""
         if self.spec.proctime:
             return None
-        line = frontier(self.spec, port, since(clock, self.spec.delayed[port]))
+        line = side_watermark(self.spec, port, watermarks_for(clock, self.spec.delayed[port]))
         late = (rows[self.spec.times[port]] < line).fill_null(False)
         return (late.cast(pl.Int8) * LATE).cast(pl.Int8) if late.any() else None
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        return self.sides[port].combined(rows)
+        return self.sides[port].combine(rows)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         given = [
-            None if rows is None else nonempty(side.arrived(rows, clock, first))
+            None if rows is None else nonempty(side.prepare(rows, clock, first))
             for side, rows in zip(self.sides, inputs, strict=True)
         ]
         return IntervalStep(self, given, clock, state).delta()
 
     def content(self, state: State) -> pl.DataFrame | None:
-        """The pairs of rows that are kept, and what has left singly of them: of all others nothing is known any more,
-        nor of rows that could never meet any."""
-        tables = [side.stored(state) for side in self.sides]
+        """The pairs of stored rows and the single rows emitted for them. Evicted rows, and rows that could never match,
+        are not part of it."""
+        tables = [side.find_table(state) for side in self.sides]
         left, right = rows = [None if table is None else nonempty(table.scan()) for table in tables]
         frames = []
         if self.kind.pairs and left is not None and right is not None:
-            frames.append(met(self.spec.outputs, left, right, pairs_of(self, left, right)))
+            frames.append(join_pairs(self.spec.outputs, left, right, pairs_of(self, left, right)))
         for side, kept, table in zip(self.sides, rows, reversed(tables), strict=True):
             if kept is not None and side.meets is not None:
                 leaving = kept.filter(pl.col(MATCHES) > 0 if side.meets else pl.col(OUT))
-                frames.append(padded(self.spec.outputs, side.number, leaving, {} if table is None else table.schema))
-        found = settled(frames) if frames else None
+                frames.append(pad_rows(self.spec.outputs, side.number, leaving, {} if table is None else table.schema))
+        found = consolidate_output(frames) if frames else None
         return found if found is None or self.spec.correction_id is None else _unmarked(found, self.spec.correction_id)
 
 

@@ -1,4 +1,5 @@
-"""One side of an interval join: its rows, and the tables they are kept in."""
+"""One side of an interval join: its stored rows by slices of time, the rows that wait to be padded, and the limits that
+the clock sets on both."""
 
 from __future__ import annotations
 
@@ -10,28 +11,141 @@ import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.joins import PROCTIME, Comparison, IntervalJoinSpec, KeyPair
-from tidegate.kernels.api import Clock, State, Table
-from tidegate.kernels.frames import consolidated, normalised
+from tidegate.kernels.api import INFINITE, Clock, State, Table
+from tidegate.kernels.frames import consolidate, normalise
 from tidegate.kernels.joins.incremental import KINDS, MATCHES, SIDES
-from tidegate.kernels.joins.interval_limits import FOREVER, Limits
-from tidegate.kernels.joins.interval_slices import Slices
-from tidegate.kernels.joins.pairs import Meeting
+from tidegate.kernels.joins.pairs import JoinCondition
 from tidegate.kernels.ranking import Ints
-from tidegate.kernels.state.search import Mask
+from tidegate.kernels.state.sorting import Mask
+from tidegate.kernels.watermarks import Watermarks, watermark_micros
+
+_RANGE_US = 3 * 10**17
+"""More than the microseconds from year 1 to 9999, either side of the epoch."""
+SHORTEST_US = 1_000
+_MOST_BITS = 32
+_PER_REACH = 4
+"""Slices per interval: with more of them fewer rows are read in vain, but in more places."""
+
+
+class Slices:
+    """`reach` is the length of the time within which the rows lie that are sought together."""
+
+    def __init__(self, reach: int) -> None:
+        self.length = max(reach // _PER_REACH, SHORTEST_US)
+        self._bits = min(62 - (_RANGE_US // self.length + 1).bit_length(), _MOST_BITS)
+        self._most = 1 << (62 - self._bits)
+
+    def keys(self, times: Ints, hashes: Ints) -> Ints:
+        """The numbers for rows with these times and hashes of keys."""
+        spread = (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).view(np.int64)
+        return (self._slice(times) << self._bits) | spread
+
+    def codes(self, filed: Ints) -> Ints:
+        """What the numbers say of the key."""
+        return filed & ((1 << self._bits) - 1)
+
+    def cover(self, codes: Ints, low: Ints, high: Ints) -> Ints:
+        """The order keys, some repeatedly, of all rows with one of the codes and a time from `low` to `high`."""
+        if not len(codes):
+            return codes
+        first, last = self._slice(low), self._slice(high)
+        found = []
+        for step in range(int((last - first).max()) + 1):
+            inside = first + step <= last
+            found.append(((first[inside] + step) << self._bits) | codes[inside])
+        return np.concatenate(found)
+
+    def below(self, time: int) -> int:
+        """An upper bound (exclusive) of the order keys of slices that lie entirely before a time."""
+        return min(max(time // self.length, -self._most), self._most - 1) << self._bits
+
+    def _slice(self, times: Ints) -> Ints:
+        return np.clip(times // self.length, -self._most, self._most - 1)
+
+
+NEVER, FOREVER = -(1 << 62), 1 << 62
+"""Below every time, and above."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one side, by the time of its rows: unmatched rows below `due`, or that arrived before `waited`, are
+    emitted singly; rows below `evict_below` are evicted; rows below `retractable_from` can no longer be retracted."""
+
+    due: int
+    waited: int
+    evict_below: int
+    retractable_from: int
+
+    def leave(self, times: Ints, came: Ints | None) -> Mask:
+        """Which rows have waited long enough."""
+        left: Mask = times < self.due
+        return left if came is None else left | (came < self.waited)
+
+
+def side_watermark(spec: IntervalJoinSpec, side: int, lines: Watermarks) -> int:
+    """The watermark of a side in microseconds: no more rows below it are accepted."""
+    name = spec.watermarks[side]
+    line = None if name is None else lines.get(name)
+    if line == INFINITE:
+        return FOREVER
+    found = watermark_micros(line, spec.watermark_types[side] == "date")
+    return NEVER if found is None else found
+
+
+def limits(spec: IntervalJoinSpec, clock: Clock) -> tuple[Limits, Limits]:
+    """The limits of both sides at the end of a step: rows of later steps are not below its watermarks."""
+    if spec.proctime:
+        now = clock.time_us
+        return _by_the_clock(spec, now, 0), _by_the_clock(spec, now, 1)
+    lines = side_watermark(spec, 0, clock.watermarks), side_watermark(spec, 1, clock.watermarks)
+    return _by_lines(spec, clock, lines, 0), _by_lines(spec, clock, lines, 1)
+
+
+def _by_lines(spec: IntervalJoinSpec, clock: Clock, lines: tuple[int, int], side: int) -> Limits:
+    """A row that may be retracted is stored until its retraction would be late. Its matches are still stored then: they
+    are kept as long as the row could arrive."""
+    unmet, due, waited = _moved(lines[1 - side], -_last(spec, side)), NEVER, NEVER
+    if spec.early is not None and spec.early.mode == PROCTIME:
+        waited = clock.time_us - spec.early.delay + 1
+    elif spec.early is not None:
+        due = _moved(min(lines), 1 - spec.early.delay)
+    over = unmet if spec.append_only[side] else min(unmet, lines[side])
+    return Limits(max(due, unmet), waited, over, NEVER)
+
+
+def _by_the_clock(spec: IntervalJoinSpec, now: int, side: int) -> Limits:
+    """A row may be retracted as long as it can match others, at least in the step of its arrival. Until then its
+    matches are stored, too."""
+    last, unmet = [_last(spec, side), _last(spec, 1 - side)], now - _last(spec, side)
+    due = unmet if spec.early is None else max(unmet, now - spec.early.delay + 1)
+    recalled = now - max(last[0], 0)
+    over = unmet if spec.append_only[side] else min(unmet, recalled)
+    return Limits(due, NEVER, over if spec.append_only[1 - side] else min(over, unmet - max(last[1], 0)), recalled)
+
+
+def _last(spec: IntervalJoinSpec, side: int) -> int:
+    """How long after a row of a side the last row comes that it can match."""
+    return spec.upper if side == 0 else -spec.lower
+
+
+def _moved(time: int, by: int) -> int:
+    return time if time in (NEVER, FOREVER) else int(np.clip(time + by, NEVER, FOREVER))
+
 
 ARRIVAL, CAME, OUT, FILED = "__arrival", "__came", "__out", "__filed"
-"""What is kept with rows: the number of a row that is never taken back; the processing time at which a row came; if it
-has left by itself; and in a list of rows that wait, the number under which the row is filed."""
+"""Stored with rows: the number of a row that is never retracted; the processing time of its arrival; whether it was
+emitted singly; and in a list of waiting rows, the order key of the row."""
 
 _PLACES = 30
 
 
 class Side:
-    """What is known of a side at CREATE.
+    """One side as the spec defines it.
 
-    Rows of a side that never retracts are kept each by itself, under the number it came with: none need ever be found
-    again by what it is. Other rows are kept as a bag. `low` and `high` say where the rows lie that a row can meet, from
-    its time. `meets`: of rows that leave singly, whether they are those that meet any (True) or none (False).
+    Rows of an append-only side are stored one by one under their arrival number, since none is ever looked up by value.
+    Other rows are stored as a bag. `low` and `high` bound the times of the rows that a row can match, relative to its
+    own. `meets`: whether the single rows to emit are those with a match (True) or without (False).
     """
 
     def __init__(self, spec: IntervalJoinSpec, number: int) -> None:
@@ -46,30 +160,30 @@ class Side:
         self.came = CAME if early and not spec.proctime else None
         self.ident = [ARRIVAL] if self.append_only else [*self.columns, *([CAME] if self.came else [])]
         self._within = ARRIVAL if self.append_only else self.time
-        self._meeting = Meeting(spec.keys)
+        self._meeting = JoinCondition(spec.keys)
         self.lists = tuple(Waiting(self, by) for by in (self.time, self.came) if by and self.meets is False)
 
     def able(self, rows: pl.DataFrame) -> Mask:
-        """Which rows can meet any row at all."""
+        """Which rows can match at all."""
         if self.low > self.high:
             return np.zeros(rows.height, dtype=np.bool_)
         able = self._meeting.able(self.number, rows)
         return able if self.proctime else able & rows[self.time].is_not_null().to_numpy()
 
-    def combined(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with what is needed of them, without those of which nothing can come."""
+    def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the needed columns, without rows that can produce no output."""
         if self.meets is not False:
             rows = rows.filter(pl.Series(self.able(rows), dtype=pl.Boolean))
         rows = rows.select(*self.columns, HASH, WEIGHT)
-        return rows if self.append_only else consolidated(normalised(rows, self.columns), [HASH, *self.columns])
+        return rows if self.append_only else consolidate(normalise(rows, self.columns), [HASH, *self.columns])
 
-    def arrived(self, rows: pl.DataFrame, clock: Clock, first: bool) -> pl.DataFrame:
-        """The rows of a step as they are kept: with their time, and with what tells them from others. The content that
-        an operator begins with comes in the same step as rows may come, but in a run of its own: its first."""
+    def prepare(self, rows: pl.DataFrame, clock: Clock, first: bool) -> pl.DataFrame:
+        """The rows of a step as they are stored: with their time and arrival. The initial content of an operator
+        arrives in the same step as other rows may, but in a run of its own, the first."""
         now = pl.lit(clock.time_us, pl.Int64)
         if self.proctime:
             rows = rows.with_columns(now.alias(self.time))
-        rows = self.combined(rows)
+        rows = self.combine(rows)
         start = (2 * clock.step + (not first)) << _PLACES
         added = {
             ARRIVAL: pl.int_range(start, start + rows.height, dtype=pl.Int64) if self.append_only else None,
@@ -79,12 +193,12 @@ class Side:
         }
         return rows.with_columns(value.alias(name) for name, value in added.items() if value is not None)
 
-    def stored(self, state: State) -> Table | None:
-        return state.stored(self.name, self.ident)
+    def find_table(self, state: State) -> Table | None:
+        return state.find_table(self.name, self.ident)
 
     def types(self, state: State) -> Mapping[str, pl.DataType]:
         """The types of the columns, if anything was ever stored."""
-        table = self.stored(state)
+        table = self.find_table(state)
         return {} if table is None else table.schema
 
     def write(self, come: pl.DataFrame, gone: pl.DataFrame, grown: int, state: State) -> None:
@@ -92,30 +206,30 @@ class Side:
             types = {name: dtype for name, dtype in come.schema.items() if name not in (HASH, self._within)}
             state.table(self.name, types, self.ident, self._within).write(come, gone, grown)
 
-    def forget(self, limits: Limits, slices: Slices, state: State) -> int:
+    def evict(self, limits: Limits, slices: Slices, state: State) -> int:
         """Drops the slices of which all rows are over; how many rows these are."""
-        table = self.stored(state)
-        high = None if limits.over == FOREVER else slices.below(limits.over)
+        table = self.find_table(state)
+        high = None if limits.evict_below == FOREVER else slices.below(limits.evict_below)
         return 0 if table is None else _forgotten(table, high)
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A list of the rows that have met none and have not left, filed by a time of theirs: the column `by`."""
+    """A list of the unmatched rows that are not emitted yet, in the order of the time column `by`."""
 
     side: Side
     by: str
 
     def limit(self, limits: Limits) -> int:
-        """What is filed below this waits no longer."""
+        """An upper bound (exclusive) of the order keys of rows that are due."""
         return limits.due if self.by == self.side.time else limits.waited
 
-    def stored(self, state: State) -> Table | None:
-        return state.stored(self._name, self.side.ident)
+    def find_table(self, state: State) -> Table | None:
+        return state.find_table(self._name, self.side.ident)
 
     def due(self, limits: Limits, state: State) -> pl.DataFrame | None:
         """Which rows wait no longer, as they were listed before the step."""
-        table, limit = self.stored(state), self.limit(limits)
+        table, limit = self.find_table(state), self.limit(limits)
         if table is None or (low := table.lowest()) is None or low >= limit:
             return None
         return table.between(None, limit).select(pl.col(FILED).alias(HASH), *self.side.ident)
@@ -127,8 +241,8 @@ class Waiting:
             table = state.table(self._name, types, self.side.ident, FILED)
             table.write(self._entries(come), self._entries(gone), come.height - gone.height)
 
-    def forget(self, limits: Limits, state: State) -> None:
-        table = self.stored(state)
+    def evict(self, limits: Limits, state: State) -> None:
+        table = self.find_table(state)
         if table is not None:
             _forgotten(table, self.limit(limits))
 
@@ -151,8 +265,8 @@ def _forgotten(table: Table, high: int | None) -> int:
 
 
 def _columns(spec: IntervalJoinSpec, number: int) -> list[str]:
-    """The columns of a side that matter: of the right one of a semi or anti join, what decides about a match. Where it
-    matters when a row came, and rows go, all do: else it would not be known which one goes."""
+    """The columns of a side that are stored: for the right side of a semi or anti join those of the condition. All
+    columns if the arrival matters and rows are retracted: else it would be unknown which row a retraction removes."""
     wanted = {taken.column for taken in spec.outputs if taken.side == number}
     tests: tuple[KeyPair | Comparison, ...] = (*spec.keys, *spec.conditions)
     wanted |= {test.left if number == 0 else test.right for test in tests}

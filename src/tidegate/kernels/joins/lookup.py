@@ -10,38 +10,46 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.joins import LEFT, LookupJoinSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
-from tidegate.kernels.frames import consolidated, nonempty, normalised, numbered, types_of
-from tidegate.kernels.joins.pairs import Meeting, Pairs, kept, met, only, padded, settled
+from tidegate.kernels.frames import consolidate, find_rows, nonempty, normalise, types_of
+from tidegate.kernels.joins.pairs import (
+    JoinCondition,
+    Pairs,
+    consolidate_output,
+    join_pairs,
+    needed_columns,
+    pad_rows,
+    select_pairs,
+)
 
 _ONE = pl.lit(1, pl.Int64).alias(WEIGHT)
 
 
 class Lookup(NeverLate):
-    """The kernel. It keeps the table by its key, and nothing of the stream."""
+    """The kernel. It stores the table by its key, and nothing of the stream."""
 
     def __init__(self, spec: LookupJoinSpec) -> None:
         self._spec = spec
-        self._columns = [list(names) for names in kept(spec)]
-        self._meeting = Meeting(spec.keys, spec.conditions)
+        self._columns = [list(names) for names in needed_columns(spec)]
+        self._meeting = JoinCondition(spec.keys, spec.conditions)
         self._keys = {pair.right: pair.left for pair in spec.keys}
         self._by_key_alone = not spec.conditions and len(self._keys) == len(spec.keys)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        """Without rows that find nothing. Changes of the table are taken together: where there are no deletes, each
-        row has a key of its own already."""
-        rows = normalised(rows.select(HASH, *self._columns[port], WEIGHT), self._columns[port])
+        """Without rows that cannot match. Changes of the table are consolidated, unless there are no deletes: then
+        every row has a different key."""
+        rows = normalise(rows.select(HASH, *self._columns[port], WEIGHT), self._columns[port])
         if port == 1 or self._spec.kind != LEFT:
             rows = self._meeting.only_able(port, rows)
         if port == 0 or (rows[WEIGHT] > 0).all():
             return rows
-        return consolidated(rows, [HASH, *self._columns[port]]).select(rows.columns)
+        return consolidate(rows, [HASH, *self._columns[port]]).select(rows.columns)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         rows, changes = (
             None if given is None else nonempty(self.combine(port, given)) for port, given in enumerate(inputs)
         )
         table = self._table(changes, state)
-        answer = None if rows is None else settled(self._answers(_in_order(rows), changes, table))
+        answer = None if rows is None else consolidate_output(self._answers(_in_order(rows), changes, table))
         if changes is not None and table is not None:
             gone, come = changes.filter(pl.col(WEIGHT) < 0), changes.filter(pl.col(WEIGHT) > 0)
             table.write(None, gone, -gone.height)
@@ -49,24 +57,24 @@ class Lookup(NeverLate):
         return Delta(answer)
 
     def content(self, state: State) -> pl.DataFrame | None:
-        """None: what has left is history, and cannot be told from the table as it stands."""
+        """None: past output depends on past versions of the table."""
         return None
 
     def _table(self, changes: pl.DataFrame | None, state: State) -> Table | None:
         if changes is None:
-            return state.stored("rows", list(self._keys))
+            return state.find_table("rows", list(self._keys))
         return state.table("rows", types_of(changes, self._columns[1]), list(self._keys))
 
     def _answers(self, rows: pl.DataFrame, changes: pl.DataFrame | None, table: Table | None) -> Iterator[pl.DataFrame]:
-        """What leaves: rows of the stream with rows of the table, and padded ones."""
+        """The output: rows of the stream with rows of the table, and padded rows."""
         alone = np.ones(rows.height, dtype=np.bool_)
         for right, pairs in self._found(rows, changes, table):
-            pairs = pairs if self._by_key_alone else only(pairs, self._meeting.holds(rows, right, pairs))
+            pairs = pairs if self._by_key_alone else select_pairs(pairs, self._meeting.holds(rows, right, pairs))
             alone[pairs.left] = False
-            yield met(self._spec.outputs, rows, right.with_columns(_ONE), pairs)
+            yield join_pairs(self._spec.outputs, rows, right.with_columns(_ONE), pairs)
         if self._spec.kind == LEFT:
             types = {} if table is None else table.schema
-            yield padded(self._spec.outputs, 0, rows.filter(pl.Series(alone)), types)
+            yield pad_rows(self._spec.outputs, 0, rows.filter(pl.Series(alone)), types)
 
     def _found(
         self, rows: pl.DataFrame, changes: pl.DataFrame | None, table: Table | None
@@ -78,9 +86,9 @@ class Lookup(NeverLate):
         if changes is not None:
             # What comes stands behind what goes, and so is what is found of a key that has both.
             changes = changes.sort(WEIGHT)
-            number = numbered(keys, changes, list(self._keys))
+            number = find_rows(keys, changes, list(self._keys))
             known = Pairs(asked[number >= 0], number[number >= 0])
-            yield changes, only(known, (changes[WEIGHT] > 0).to_numpy()[known.right])
+            yield changes, select_pairs(known, (changes[WEIGHT] > 0).to_numpy()[known.right])
             asked = asked[number < 0]
         if table is not None:
             places, right = table.match(keys if len(asked) == rows.height else keys[asked])

@@ -1,4 +1,4 @@
-"""What all joins share: which rows of two frames meet, and the rows that come of it."""
+"""What all joins share: the matching rows of two frames, and the output rows made of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.joins import Comparison, JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
-from tidegate.kernels.frames import consolidated, nonempty
-from tidegate.kernels.state.cache import Hashes
-from tidegate.kernels.state.search import Mask, Places, spread
+from tidegate.kernels.frames import consolidate, nonempty
+from tidegate.kernels.state.sorting import Hashes, Mask, Places, spread
 
 MANY = 1 << 21
-"""How many pairs that may meet are looked at together, so that a cross join with a condition needs no more room."""
+"""How many candidate pairs are compared at once, which bounds the memory of a cross join with a condition."""
 
 
 _EQUALITIES: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
@@ -32,14 +31,14 @@ _ORDERS: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
 
 
 class Pairs(NamedTuple):
-    """Rows that meet: row `left[i]` of the left frame and row `right[i]` of the right one."""
+    """Rows that match: row `left[i]` of the left frame and row `right[i]` of the right one."""
 
     left: Places
     right: Places
 
 
-class Meeting:
-    """When two rows meet: all `keys` are equal and all `conditions` hold."""
+class JoinCondition:
+    """Two rows match if all `keys` are equal and all `conditions` hold."""
 
     def __init__(self, keys: Sequence[KeyPair], conditions: Sequence[Comparison] = ()) -> None:
         self._keys, self._conditions = tuple(keys), tuple(conditions)
@@ -48,7 +47,7 @@ class Meeting:
         self._strict = [list(dict.fromkeys(names)) for names in zip(*tests, strict=True)] or [[], []]
 
     def able(self, side: int, rows: pl.DataFrame) -> Mask:
-        """Which rows of a side can meet any row at all: NULL fulfils nothing but `<=>`."""
+        """Which rows of a side can match at all: NULL satisfies nothing but `<=>`."""
         able = np.ones(rows.height, dtype=np.bool_)
         for name in self._strict[side]:
             if rows[name].null_count():
@@ -60,34 +59,34 @@ class Meeting:
         return rows if able.all() else rows.filter(pl.Series(able))
 
     def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> Pairs:
-        """The rows of two frames, both with `__h`, that meet, in any order."""
+        """The pairs of rows of two frames, both with `__h`, that match, in any order."""
         found = [Pairs(*np.empty((2, 0), dtype=np.intp)), *self.blocks(left, right)]
         return Pairs(np.concatenate([pairs.left for pairs in found]), np.concatenate([pairs.right for pairs in found]))
 
     def blocks(self, left: pl.DataFrame, right: pl.DataFrame) -> Iterator[Pairs]:
-        """As `pairs`, some at a time: where not much is made of them, many need little room."""
+        """As `pairs`, in blocks, which needs less memory if few of the candidates match."""
         lefts, rights = np.flatnonzero(self.able(0, left)), np.flatnonzero(self.able(1, right))
         for block in _candidates(left[HASH].to_numpy()[lefts], right[HASH].to_numpy()[rights]):
             pairs = Pairs(lefts[block.left], rights[block.right])
-            yield only(pairs, self.holds(left, right, pairs))
+            yield select_pairs(pairs, self.holds(left, right, pairs))
 
     def holds(self, left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> Mask:
-        """Which of `pairs`, whose hashes are equal, do meet."""
+        """Which of `pairs`, whose hashes are equal, match."""
         met = np.ones(len(pairs.left), dtype=np.bool_)
         for pair in self._keys:
-            met &= compared(*_values(left, right, pairs, pair), "<=>" if pair.null_safe else "=")
+            met &= compare(*_values(left, right, pairs, pair), "<=>" if pair.null_safe else "=")
         for condition in self._conditions:
-            met &= compared(*_values(left, right, pairs, condition), condition.op)
+            met &= compare(*_values(left, right, pairs, condition), condition.op)
         return met
 
 
-def only(pairs: Pairs, chosen: Mask) -> Pairs:
+def select_pairs(pairs: Pairs, chosen: Mask) -> Pairs:
     return pairs if chosen.all() else Pairs(pairs.left[chosen], pairs.right[chosen])
 
 
-def kept(spec: JoinSpec | LookupJoinSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of each side that matter. An incremental join stores these: ROW_HASH, by which a row is found in a
-    large group, should be their hash. Of the right side of a semi or anti join they are those that decide a match."""
+def needed_columns(spec: JoinSpec | LookupJoinSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of each side that the join reads. An incremental join stores these, and ROW_HASH, by which it finds a
+    row in a large group, is their hash. For the right side of a semi or anti join they are those of the condition."""
     tests: tuple[KeyPair | Comparison, ...] = (*spec.keys, *spec.conditions)
     tested = [test.left for test in tests], [test.right for test in tests]
     taken = [{taken.column for taken in spec.outputs if taken.side == side}.union(tested[side]) for side in (0, 1)]
@@ -95,7 +94,7 @@ def kept(spec: JoinSpec | LookupJoinSpec) -> tuple[tuple[str, ...], tuple[str, .
     return left, right
 
 
-def compared(left: pl.Series, right: pl.Series, op: str) -> Mask:
+def compare(left: pl.Series, right: pl.Series, op: str) -> Mask:
     """`left op right` of each row as in Spark: NULL on a side makes it false (except for `<=>`), NaN is equal to itself
     and above all other numbers, and -0.0 is 0.0."""
     found: Mask
@@ -110,7 +109,7 @@ def compared(left: pl.Series, right: pl.Series, op: str) -> Mask:
     return known & found
 
 
-def met(outputs: Sequence[OutputColumn], left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> pl.DataFrame:
+def join_pairs(outputs: Sequence[OutputColumn], left: pl.DataFrame, right: pl.DataFrame, pairs: Pairs) -> pl.DataFrame:
     """The output rows of `pairs`; weights multiply."""
     sides = [
         _gathered(frame, places, [WEIGHT, *(taken.column for taken in outputs if taken.side == side)])
@@ -120,11 +119,11 @@ def met(outputs: Sequence[OutputColumn], left: pl.DataFrame, right: pl.DataFrame
     return pl.DataFrame([*columns, sides[0][WEIGHT] * sides[1][WEIGHT]])
 
 
-def padded(
+def pad_rows(
     outputs: Sequence[OutputColumn], side: int, rows: pl.DataFrame, missing: Mapping[str, pl.DataType]
 ) -> pl.DataFrame:
-    """The output rows of rows of one side that meet none. `missing` has the types of the other side's columns, as far
-    as they are known: a side of which nothing was ever seen gives columns of type Null."""
+    """The output rows of unmatched rows of one side. `missing` has the types of the other side's columns as far as they
+    are known; columns of a side without any row have type Null."""
     columns = [
         pl.col(taken.column) if taken.side == side else pl.lit(None, missing.get(taken.column, pl.Null()))
         for taken in outputs
@@ -133,8 +132,8 @@ def padded(
     return rows.select(WEIGHT, *named).select(*(taken.name for taken in outputs), WEIGHT)
 
 
-def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
-    """Output rows of a step together, without those that cancel out, retractions first."""
+def consolidate_output(frames: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
+    """The output rows of a step without those that cancel out, retractions first."""
     found = [frame for frame in frames if frame.height]
     if not found:
         return None
@@ -142,7 +141,7 @@ def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
     if (rows[WEIGHT] > 0).all() or (rows[WEIGHT] < 0).all():
         return rows
     columns = [name for name in rows.columns if name != WEIGHT]
-    net = consolidated(rows, columns) if columns else rows.sum().filter(pl.col(WEIGHT) != 0)
+    net = consolidate(rows, columns) if columns else rows.sum().filter(pl.col(WEIGHT) != 0)
     return nonempty(net.select(rows.columns).sort(pl.col(WEIGHT) > 0))
 
 

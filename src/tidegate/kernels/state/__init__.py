@@ -5,8 +5,7 @@ runs of a like size are merged; and as the runs grow, the base is rewritten a pi
 it changes. `Store` is the state, `MemorySegments` a place to keep it in tests.
 """
 
-from tidegate.kernels.state.cache import CACHE, ChunkCache
-from tidegate.kernels.state.segments import MemorySegments
-from tidegate.kernels.state.store import Store
+from tidegate.kernels.state.chunks import CACHE, ChunkCache
+from tidegate.kernels.state.store import MemorySegments, Store
 
 __all__ = ["CACHE", "ChunkCache", "MemorySegments", "Store"]

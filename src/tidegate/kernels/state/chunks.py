@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import secrets
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +16,52 @@ import polars as pl
 
 from tidegate.core.columns import HASH
 from tidegate.kernels.api import Segments
-from tidegate.kernels.state.cache import ChunkCache, Decoded, Hashes
-from tidegate.kernels.state.search import Places, Position, first_after
+from tidegate.kernels.state.sorting import Hashes, Places, Position, first_after
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A chunk's rows, sorted by `hashes` and then by `within` (None in a table with one hash only)."""
+
+    frame: pl.DataFrame
+    hashes: Hashes
+    within: Hashes | None
+    size: int
+
+
+class ChunkCache:
+    """Keeps the chunks used last, up to `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self._entries: OrderedDict[bytes, Decoded] = OrderedDict()
+
+    def get(self, chunk: bytes) -> Decoded | None:
+        entry = self._entries.get(chunk)
+        if entry is not None:
+            self._entries.move_to_end(chunk)
+        return entry
+
+    def put(self, chunk: bytes, entry: Decoded) -> None:
+        self.drop(chunk)
+        self._entries[chunk] = entry
+        self.size += entry.size
+        while self.size > self.limit and self._entries:
+            self.drop(next(iter(self._entries)))
+
+    def drop(self, chunk: bytes) -> None:
+        entry = self._entries.pop(chunk, None)
+        if entry is not None:
+            self.size -= entry.size
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self.size = 0
+
+
+CACHE = ChunkCache(int(os.environ.get("TIDEGATE_STATE_CACHE_MB", "512")) << 20)
+
 
 CHUNK_BYTES = 4 << 20
 ID_BYTES = 12
@@ -58,7 +104,7 @@ class Sorted:
             yield self.chunks[place[part[0]]], part
 
     def holding(self, hashes: Hashes) -> Iterator[tuple[Chunk, Hashes]]:
-        """The chunks that may hold rows filed under any of `hashes` (sorted), each with those hashes."""
+        """The chunks that may hold rows with any of `hashes` (sorted), each with those hashes."""
         first = np.searchsorted(hashes, self._lows[0], "left")
         last = np.searchsorted(hashes, self._highs, "right")
         for number in np.flatnonzero(first < last):

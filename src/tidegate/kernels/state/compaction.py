@@ -14,8 +14,7 @@ import polars as pl
 
 from tidegate.kernels.state.chunks import CHUNK_BYTES, Chunks, Sorted
 from tidegate.kernels.state.layout import Layout, Run
-from tidegate.kernels.state.merge import DEAD, newest
-from tidegate.kernels.state.search import LOWEST, Position
+from tidegate.kernels.state.sorting import DEAD, LOWEST, Position, newest
 from tidegate.kernels.state.table import RunTable
 
 LEAST_CHUNK, LARGEST_CHUNK = 16_384, 65_536
@@ -29,7 +28,7 @@ LARGEST_RUN = 65_536
 
 def settle(table: RunTable, chunks: Chunks) -> None:
     """Gives the table the layout that has in it what was written."""
-    rows, grown, floor = table.taken()
+    rows, grown, floor = table.take_writes()
     if floor is not None:
         _Compaction(table, chunks).cut(floor)
     if rows is not None:
@@ -45,7 +44,7 @@ class _Compaction:
         self._layout = table.layout
 
     def cut(self, floor: Position) -> None:
-        """Leaves out all that is below a position: whole chunks, and of a chunk that is cut what is below."""
+        """Drops everything below a position: whole chunks, and the lower part of the chunk that it cuts."""
         runs = [(run, self._above(run.rows, floor)) for run in self._layout.runs]
         # Some of what is cut off may have been folded already, so `left` may be too high now, but never too low.
         kept = tuple(replace(run, rows=rows, left=min(run.left, rows.rows)) for run, rows in runs if rows.chunks)
@@ -71,7 +70,7 @@ class _Compaction:
         return above > max(LEAST_ABOVE, self._layout.base.rows // BASE_TO_RUNS)
 
     def _outgrown(self, above: int) -> bool:
-        """Whether so many rows in runs are much of the table."""
+        """True if the rows in runs are a large part of the table."""
         return 2 * above >= self._layout.base.rows
 
     def _become(self, layout: Layout) -> None:
@@ -107,10 +106,10 @@ class _Compaction:
         rows = self._newest([*reversed(pieces), old]).filter(~pl.col(DEAD)).drop(DEAD)
         base = Sorted((*chunks[:first], *self._cut(rows).chunks, *chunks[last:]))
         runs = tuple(replace(run, left=run.left - len(part)) for run, part in zip(layout.runs, pieces, strict=True))
-        self._become(replace(layout, base=base, runs=runs).folded(high))
+        self._become(replace(layout, base=base, runs=runs).with_folded(high))
 
     def _merge_runs(self) -> None:
-        """Merges the newest runs where there are too many of a size."""
+        """Merges the newest runs if there are too many of a size."""
         runs = self._layout.runs
         number = to_merge([run.left for run in runs], max(LARGEST_RUN, self._layout.base.rows // 32))
         if number < 2:

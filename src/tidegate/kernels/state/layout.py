@@ -1,7 +1,7 @@
-"""How a table's rows lie: a base, newer runs over it, and how far the runs have been folded into the base.
+"""The layout of a table: a base, newer runs over it, and how far the runs have been folded into the base.
 
-Folding goes round the hashes again and again: the cursor says where it is now, `cycle` how often it has been round.
-What the cursor has passed since a run was made is in the base already, and counts as gone from the run.
+Folding cycles through the hashes: the cursor is its current position, `cycle` the number of finished cycles. Rows that
+the cursor has passed since a run was written are in the base already, and no longer count in the run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.kernels.state.cache import Hashes
 from tidegate.kernels.state.chunks import ID_BYTES, Chunk, Sorted
-from tidegate.kernels.state.search import LOWEST, Mask, Position, not_below
+from tidegate.kernels.state.sorting import LOWEST, Hashes, Mask, Position, not_below
 
 _ENTRY = np.dtype([("id", f"V{ID_BYTES}"), *((name, "i8") for name in ("rows", "size", "h0", "w0", "h1", "w1"))])
 
@@ -59,7 +58,7 @@ class Layout:
             return None if run.start == self.cursor else ahead | ~not_below(run.start, hashes, within)
         return ahead & ~not_below(run.start, hashes, within)
 
-    def folded(self, upto: Position | None) -> Layout:
+    def with_folded(self, upto: Position | None) -> Layout:
         """After the fold has reached `upto` (None: the end, so it begins anew)."""
         moved = replace(self, cursor=upto) if upto else replace(self, cursor=LOWEST, cycle=self.cycle + 1)
         return replace(moved, runs=tuple(run for run in moved.runs if moved._counts(run)))

@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from tidegate.core.columns import HASH
 from tidegate.kernels.api import Segments
-from tidegate.kernels.state.cache import CACHE, ChunkCache
-from tidegate.kernels.state.chunks import Chunk, Chunks
+from tidegate.kernels.state.chunks import CACHE, Chunk, ChunkCache, Chunks
 from tidegate.kernels.state.compaction import settle
 from tidegate.kernels.state.layout import Layout, decode_layouts, encode_layouts
-from tidegate.kernels.state.merge import DEAD
+from tidegate.kernels.state.sorting import DEAD
 from tidegate.kernels.state.table import RunTable
+
+
+@dataclass
+class MemorySegments:
+    """Named blobs in a dict. `calls` and `traffic` count what went through the door."""
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    calls: int = 0
+    traffic: int = 0
+
+    def get(self, name: str) -> bytes | None:
+        blob = self.blobs.get(name)
+        self._count(blob)
+        return blob
+
+    def put(self, name: str, blob: bytes) -> None:
+        self._count(blob)
+        self.blobs[name] = blob
+
+    def delete(self, name: str) -> None:
+        self._count(None)
+        self.blobs.pop(name, None)
+
+    def scan(self, low: str, high: str) -> Iterator[tuple[str, bytes]]:
+        for name in sorted(name for name in self.blobs if low <= name < high):
+            self._count(self.blobs[name])
+            yield name, self.blobs[name]
+
+    def copy(self) -> MemorySegments:
+        """The same blobs, changed apart from these: what a step that runs again starts from."""
+        return MemorySegments(dict(self.blobs))
+
+    def _count(self, blob: bytes | None) -> None:
+        self.calls += 1
+        self.traffic += len(blob or b"")
+
 
 META = "meta"
 _ADDED = frozenset({"__w", "__seq", "__t", "__key", "__start", "__end", "__known", "__first_at", "__last_at"})
 
 
 class Store:
-    """One object per step: one read of the index to begin with, one write of it at the commit.
+    """The tables of one bucket during one step: reads the index once at the start and writes it once at the commit.
 
-    Until the commit nothing is stored, and every read gives what was there before the step.
+    Nothing is stored before the commit, and reads return the state before the step.
     """
 
     def __init__(self, segments: Segments, cache: ChunkCache = CACHE) -> None:
@@ -40,7 +76,7 @@ class Store:
             self._tables[name] = RunTable(self._chunks, layout, columns, ident, within)
         return self._tables[name]
 
-    def stored(self, name: str, ident: Sequence[str] | None) -> RunTable | None:
+    def find_table(self, name: str, ident: Sequence[str] | None) -> RunTable | None:
         """A table with the columns it was stored with; None if nothing is stored in it. No `ident`: all columns but
         hashes and what a step adds to them."""
         if name in self._tables:
@@ -56,11 +92,11 @@ class Store:
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing was ever committed."""
+        """True if nothing was ever committed."""
         return not self._layouts
 
     def commit(self) -> None:
-        """Makes what the tables were told part of the state."""
+        """Stores the writes of all tables."""
         before = _chunks(self._layouts)
         for table in self._tables.values():
             settle(table, self._chunks)
@@ -74,11 +110,11 @@ class Store:
 
     @property
     def groups(self) -> int:
-        """How many groups of a GROUP BY are kept, as last committed."""
+        """The number of groups of a GROUP BY, as of the last commit."""
         return self._layouts["groups"].count if "groups" in self._layouts else 0
 
     def stats(self) -> tuple[int, int]:
-        """Rows and bytes (as they are in memory) of all tables, as last committed."""
+        """Rows and bytes in memory of all tables, as of the last commit."""
         rows = sum(layout.count for layout in self._layouts.values())
         return rows, sum(chunk.size for chunk in _chunks(self._layouts).values())
 

@@ -1,4 +1,4 @@
-"""A table of state: rows filed under a hash, read from its base and runs, changed by one new run per step."""
+"""A table of state: rows ordered by a hash, read from its base and runs, changed by one new run per step."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ import numpy.typing as npt
 import polars as pl
 
 from tidegate.core.columns import HASH
-from tidegate.kernels.state.cache import Decoded, Hashes
-from tidegate.kernels.state.chunks import Chunk, Chunks, Sorted
+from tidegate.kernels.state.chunks import Chunk, Chunks, Decoded, Sorted
 from tidegate.kernels.state.layout import Layout, Run
-from tidegate.kernels.state.merge import DEAD, equal, newest, sort_order
-from tidegate.kernels.state.search import HIGHEST, LOWEST, Mask, Places, Position, first_after, first_at, spread
+from tidegate.kernels.state.sorting import (
+    DEAD,
+    HIGHEST,
+    LOWEST,
+    Hashes,
+    Mask,
+    Places,
+    Position,
+    equal,
+    first_after,
+    first_at,
+    newest,
+    sort_order,
+    spread,
+)
 
 
 class RunTable:
-    """Rows as they were before the step: what `write` is told becomes visible with the state's commit.
+    """Rows as they were before the step: writes become visible with the state's commit.
 
-    Rows are filed under `__h`, and under the hash column `within` where one is named: then a single row of a large
-    group is found without reading the group.
+    Rows are ordered by `__h`, and by the hash column `within` if it is named: then a single row of a large group is
+    found without reading the group.
     """
 
     def __init__(
@@ -91,7 +103,7 @@ class RunTable:
         return self._current([self.slice(rows, run, start, end) for rows, run in self._ages()])
 
     def evict_below(self, high: int | None) -> pl.DataFrame:
-        """Forgets rows at the commit; what is written after this call stays."""
+        """Deletes rows at the commit; rows written after this call stay."""
         floor = _before(high) or HIGHEST
         below = pl.lit(True) if high is None else pl.col(HASH) < high
         stored = [self.slice(rows, run, LOWEST, floor) for rows, run in self._ages()]
@@ -104,8 +116,8 @@ class RunTable:
     def write(
         self, upserts: pl.DataFrame | None, deletes: pl.DataFrame | None = None, grown: int | None = None
     ) -> None:
-        """Stores and forgets rows, at the commit; of several writes to one identity the last counts. `grown` is by how
-        many rows the table grows, where the caller knows; else it is found out."""
+        """Upserts and deletes rows at the commit; of several writes to one identity the last wins. `grown` is by how
+        many rows the table grows, if the caller knows; else it is computed."""
         for rows, dead in ((upserts, False), (deletes, True)):
             if rows is None or rows.is_empty():
                 continue
@@ -115,15 +127,15 @@ class RunTable:
             self._writes.append(self._shaped(rows, dead))
         self._grown += grown or 0
 
-    def taken(self) -> tuple[pl.DataFrame | None, int, Position | None]:
-        """What was written since the last commit, as the rows of a run; by how much the table grows; and below what
-        position all that was stored is forgotten."""
+    def take_writes(self) -> tuple[pl.DataFrame | None, int, Position | None]:
+        """Returns and clears the pending writes: the rows of a run, the growth of the table, and the position below
+        which all stored rows are evicted."""
         writes, grown, floor = self._writes, self._grown, self._floor
         self._writes, self._grown, self._floor = [], 0, None
         return (newest(writes[::-1], self.ident, self.within) if writes else None), grown, floor
 
     def above(self, rows: Sorted, floor: Position) -> tuple[list[Chunk], pl.DataFrame | None]:
-        """Of one age, the chunks at or after a position, and what is left of the one that it cuts."""
+        """The chunks of one age at or after a position, and the rest of the one that it cuts."""
         kept = [chunk for chunk in rows.chunks if chunk.low >= floor]
         for chunk in rows.chunks:
             if chunk.low < floor <= chunk.high:
@@ -174,7 +186,7 @@ class RunTable:
         return data.frame[start:end]
 
     def _counting(self, frame: pl.DataFrame, run: Run | None) -> pl.DataFrame:
-        """With marks, and without what is folded into the base already."""
+        """With marks, and without rows that are folded into the base already."""
         if run is None:
             return frame.with_columns(pl.lit(False).alias(DEAD))
         live = self.layout.live(run, *self._filed(frame))

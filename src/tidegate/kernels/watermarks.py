@@ -1,21 +1,23 @@
-"""Rows against waterlines: which are below, and how a value is filed so that those below a line lie together."""
+"""Comparisons of rows with watermarks, and the order in which state is kept so that rows below a watermark lie together
+and can be evicted cheaply."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 import numpy as np
 import polars as pl
 
+from tidegate.core.columns import HASH
 from tidegate.ir.windows import WatermarkTest
-from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
+from tidegate.kernels.api import INFINITE, Clock, State, WatermarkValue
 
-Lines = Mapping[str, WatermarkValue]
+Watermarks = Mapping[str, WatermarkValue]
 
 HIGHEST = (1 << 63) - 1
-"""Where a value that is below no line is filed: NULL."""
+"""The order key of NULL, which is below no watermark."""
 
 DAY = 86_400_000_000
 _DIGITS = 38
@@ -23,13 +25,13 @@ _FAR = float(1 << 61)
 _SPREAD = 26
 
 
-def since(clock: Clock, delayed: bool) -> Lines:
-    """The lines that rows are held against: those of the step, or of the step before for rows that come a step late."""
+def watermarks_for(clock: Clock, delayed: bool) -> Watermarks:
+    """The watermarks to compare rows with: those of the step, or of the previous one if rows arrive `delayed`."""
     return clock.previous_watermarks if delayed else clock.watermarks
 
 
-def passes(test: WatermarkTest, rows: pl.DataFrame, lines: Lines) -> pl.Series:
-    """Which rows are below the line of a test (or at it, if that counts). NULL is below no line."""
+def passes(test: WatermarkTest, rows: pl.DataFrame, lines: Watermarks) -> pl.Series:
+    """Which rows pass a test: NULL does not."""
     column, line = rows[test.column], lines.get(test.watermark)
     if line is None or column.dtype == pl.Null:
         return pl.repeat(False, len(column), dtype=pl.Boolean, eager=True)
@@ -39,7 +41,7 @@ def passes(test: WatermarkTest, rows: pl.DataFrame, lines: Lines) -> pl.Series:
     return below.fill_null(False)
 
 
-def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, lines: Lines) -> pl.Series:
+def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, lines: Watermarks) -> pl.Series:
     """Which rows pass every test."""
     passing = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
     for test in tests:
@@ -48,7 +50,7 @@ def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, lines: Lines) -
 
 
 def order_key(column: pl.Series) -> pl.Series:
-    """A whole number for each value, none above that of a greater value; NULL is highest of all."""
+    """A whole number for each value, monotone in the value; NULL is highest of all."""
     if column.dtype == pl.Null:
         return pl.repeat(HIGHEST, len(column), dtype=pl.Int64, eager=True)
     if column.dtype.is_float():
@@ -60,8 +62,8 @@ def order_key(column: pl.Series) -> pl.Series:
     return key.set(column.is_null(), HIGHEST)
 
 
-def line_key(line: WatermarkValue, dtype: pl.DataType) -> int | None:
-    """All values that can be below (or at) a line have an `order_key` below this; None: there are none."""
+def watermark_key(line: WatermarkValue, dtype: pl.DataType) -> int | None:
+    """An upper bound (exclusive) of the `order_key` of all values at or below a watermark; None if it has no value."""
     if line is None:
         return None
     if line == INFINITE:
@@ -74,17 +76,17 @@ def line_key(line: WatermarkValue, dtype: pl.DataType) -> int | None:
     return math.floor(float(line)) + 1 if isinstance(line, float) else int(line) + 1
 
 
-def filed_by(column: pl.Series, hashes: pl.Series) -> pl.Series:
-    """Numbers to file rows under: roughly by a value, then by a part of a hash."""
+def eviction_order(column: pl.Series, hashes: pl.Series) -> pl.Series:
+    """Keys to store rows by: roughly by a value, then by a part of the hash."""
     rough = column.cast(pl.Float64) if column.dtype.is_numeric() else column.to_physical().cast(pl.Float64)
     high = order_key(rough).to_numpy() >> _SPREAD
     low = (hashes.to_numpy().view(np.uint64) >> np.uint64(64 - _SPREAD)).view(np.int64)
     return pl.Series(hashes.name, (high << _SPREAD) | low)
 
 
-def filed_below(line: WatermarkValue) -> int | None:
-    """All values that can be below (or at) a line are filed by `filed_by` below this, and not many others; None: there
-    are none."""
+def eviction_limit(line: WatermarkValue) -> int | None:
+    """An upper bound (exclusive) of the `eviction_order` of all values at or below a watermark; few other values are
+    below it. None if the watermark has no value."""
     if line is None or line == INFINITE:
         return None if line is None else HIGHEST >> _SPREAD << _SPREAD
     return ((int(_float_keys(np.array([float(line)]))[0]) + 8) >> _SPREAD) + 1 << _SPREAD
@@ -97,8 +99,8 @@ def micros(column: pl.Series) -> pl.Series:
     return column.to_physical()
 
 
-def line_micros(line: WatermarkValue, is_date: bool) -> int | None:
-    """The line of a time in microseconds; None while there is none."""
+def watermark_micros(line: WatermarkValue, is_date: bool) -> int | None:
+    """The watermark of a time in microseconds; None while it has no value."""
     return None if line is None else int(line) * (DAY if is_date else 1)
 
 
@@ -112,7 +114,7 @@ def _at(column: pl.Series, line: int | float | str, test: WatermarkTest) -> pl.S
 
 
 def _at_decimal(column: pl.Series, line: Decimal, test: WatermarkTest) -> pl.Series:
-    """The line is first brought to the scale of the column, to the side where the answer stays the same."""
+    """The watermark is rounded to the scale of the column, in the direction that does not change the result."""
     assert isinstance(column.dtype, pl.Decimal)
     scale = column.dtype.scale
     with localcontext(prec=100):
@@ -130,3 +132,24 @@ def _float_keys(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndar
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
     keys: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(bits < 0, ~(bits & HIGHEST), bits)
     return keys
+
+
+def with_eviction_order(rows: pl.DataFrame, tests: Sequence[WatermarkTest]) -> pl.DataFrame:
+    """Rows with `__h` replaced by the eviction order of the first test's column, if there is a test."""
+    return rows.with_columns(eviction_order(rows[tests[0].column], rows[HASH])) if tests else rows
+
+
+def evict(
+    name: str, ident: Sequence[str], tests: Sequence[WatermarkTest], lines: Watermarks, state: State
+) -> pl.DataFrame | None:
+    """Deletes the rows of a table that pass all tests. Returns them, or None if there are none."""
+    limit = eviction_limit(lines.get(tests[0].watermark)) if tests else None
+    table = state.find_table(name, ident) if limit is not None else None
+    if table is None or limit is None:
+        return None
+    near = table.between(None, limit)
+    ended = near.filter(all_pass(tests, near, lines))
+    if ended.is_empty():
+        return None
+    table.write(None, ended, -ended.height)
+    return ended

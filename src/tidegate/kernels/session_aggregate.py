@@ -1,4 +1,7 @@
-"""GROUP BY sessions."""
+"""GROUP BY sessions.
+
+A row that moves to another session is new there, so FIRST and LAST go by the arrival of rows: FIRST(x) is the x of the
+row that arrived first."""
 
 from __future__ import annotations
 
@@ -8,39 +11,73 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import WindowAggregateSpec
+from tidegate.ir.specs import AggregateCall, AggregateSpec, WindowAggregateSpec
 from tidegate.kernels import aggregates
-from tidegate.kernels.aggregate import groups_content, unfiled
-from tidegate.kernels.aggregates.bags import forget_values
+from tidegate.kernels.aggregate import groups_content, without_hash
+from tidegate.kernels.aggregates.bags import evict_values
+from tidegate.kernels.aggregates.function import Best
 from tidegate.kernels.aggregates.partial import Partial
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep
 from tidegate.kernels.api import INFINITE, NO_TIME, OK, Clock, Delta, RowError, State, Table
-from tidegate.kernels.frames import aligned, nonempty, numbered
-from tidegate.kernels.lines import Lines, line_micros, since
-from tidegate.kernels.sessions.arrivals import by_row, with_arrivals
-from tidegate.kernels.sessions.extents import Extents
-from tidegate.kernels.sessions.points import (
+from tidegate.kernels.frames import align, find_rows, nonempty
+from tidegate.kernels.group_limit import SessionLimit
+from tidegate.kernels.session_points import (
     END,
+    FIRST_AT,
     KEY,
     KNOWN,
+    LAST_AT,
+    MIX,
     START,
     TIME,
-    Points,
+    Extents,
+    SessionPoints,
     columns_of,
-    mixed,
+    mix_hashes,
     points_table,
     replace_points,
     same_points,
 )
-from tidegate.kernels.sessions.room import Room
+from tidegate.kernels.watermarks import Watermarks, watermark_micros, watermarks_for
+
+
+def by_row(spec: AggregateSpec) -> AggregateSpec:
+    """FIRST and LAST as MIN_BY and MAX_BY of the arrival of a row."""
+    return replace(spec, calls=tuple(_by_row(number, call) for number, call in enumerate(spec.calls)))
+
+
+def with_arrivals(spec: AggregateSpec, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the columns that the calls of `by_row` need."""
+    columns: list[pl.Expr] = []
+    for number, call in enumerate(spec.calls):
+        made = _by_row(number, call)
+        if made is not call:
+            counts = pl.col(call.filter) if call.filter else pl.lit(True)
+            required = [pl.col(name).is_not_null() for name in aggregates.function(call).required]
+            columns.append(pl.all_horizontal(counts, *required).alias(str(made.filter)))
+            mixed = pl.col(aggregates.hash_name(call.args)) ^ (pl.col(made.args[1]) * MIX)
+            columns.append(mixed.alias(aggregates.hash_name(made.args)))
+    return rows.with_columns(columns)
+
+
+def _by_row(number: int, call: AggregateCall) -> AggregateCall:
+    function = aggregates.function(call)
+    if not isinstance(function, Best) or not function.arrival:
+        return call
+    first = not function.order()[0][1]
+    args = (call.args[0], FIRST_AT if first else LAST_AT)
+    types = (call.arg_types[0], "bigint")
+    name = "min_by" if first else "max_by"
+    return replace(call, func=name, args=args, arg_types=types, filter=f"__counts{number}", options=())
+
 
 _NEVER, _ALWAYS = -(1 << 61), 1 << 61
 
 
-class Sessions:
-    """The rows of sessions that are open are kept. A step finds the sessions of the keys it touches anew, and tells an
-    aggregate over (key, start) which rows came, went, or changed sessions."""
+class SessionAggregate:
+    """Keeps the rows of open sessions. A step recomputes the sessions of the keys it touches, and passes the rows that
+    arrived, were retracted or changed sessions to an aggregate over (key, start)."""
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
         self._spec = spec
@@ -50,33 +87,33 @@ class Sessions:
         self._plan = Plan(by_row(self._aggregate))
         self._partial = Partial(self._plan)
         gap = window.size.micros
-        self._points = Points(self._partition, window.time, gap, aggregates.ordered(inner))
+        self._points = SessionPoints(self._partition, window.time, gap, aggregates.ordered(inner))
         self._extents = Extents(self._partition, gap, spec.lateness)
-        self._room = None if inner.max_groups is None else Room(self._partition, inner.max_groups)
+        self._room = None if inner.max_groups is None else SessionLimit(self._partition, inner.max_groups)
         self._dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
 
     def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
-        """Whether a row is late is known only beside the sessions that are there."""
+        """Lateness depends on the existing sessions, so only NULL times are found here."""
         missing = rows[self._spec.window.time].is_null()
         return (missing.cast(pl.Int8) * (NO_TIME - OK) + OK).cast(pl.Int8) if missing.any() else None
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        return self._points.combined(rows)
+        return self._points.combine(rows)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        return unfiled(self.filed_step(inputs[0], clock, state, first))
+        return without_hash(self.step_with_hash(inputs[0], clock, state, first))
 
-    def filed_step(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
-        line = self._line(since(clock, self._spec.delayed))
+    def step_with_hash(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
+        line = self._line(watermarks_for(clock, self._spec.delayed))
         due = self._extents.due(line, state)
-        self._extents.forget(line, state)
-        net = None if rows is None or rows.is_empty() else self._points.netted(rows, clock)
+        self._extents.evict(line, state)
+        net = None if rows is None or rows.is_empty() else self._points.net(rows, clock)
         if net is None and due.is_empty():
             return Delta()
         return self._turned(net, due, line, clock, state)
 
     def content(self, state: State) -> pl.DataFrame | None:
-        """The results of the sessions that are open: of closed ones nothing is known any more."""
+        """The results of the open sessions; closed ones are evicted."""
         found, ends = groups_content(self._plan, state), self._extents.ends(state)
         if found is None or ends is None:
             return None
@@ -90,16 +127,16 @@ class Sessions:
         table = self._table(net, state)
         stored = table.groups(due if net is None else pl.concat([net[HASH], due]))
         keys = pl.concat([part.select(HASH, *self._partition) for part in (stored, net) if part is not None]).unique()
-        old = self._points.in_sessions(self._points.keyed(stored, keys))
+        old = self._points.in_sessions(self._points.with_key(stored, keys))
         over = (old[END] + self._spec.lateness) <= line
         closed = self._extents.close(old.filter(over), keys[HASH].unique(), line, state)
         before = old.filter(~over)
-        net = self._points.keyed(stored.clear() if net is None else net, keys)
-        refused = self._refused(net, before, self._points.keyed(closed, keys))
+        net = self._points.with_key(stored.clear() if net is None else net, keys)
+        refused = self._refused(net, before, self._points.with_key(closed, keys))
         taken, errors = net.filter(~refused), list[RowError]()
         if self._room is not None:
-            taken, errors = self._room.admitted(taken, old, before, state)
-        after = self._points.changed(before, taken)
+            taken, errors = self._room.admit(taken, old, before, state)
+        after = self._points.apply(before, taken)
         alone = self._alone(after, line)
         late = [net.filter(refused), after.filter(alone)]
         after = after.filter(~alone)
@@ -115,12 +152,12 @@ class Sessions:
         """The points that are kept. Without rows there is something due, so something is stored."""
         if net is not None:
             return points_table(net, state)
-        table = state.stored("points", None)
+        table = state.find_table("points", None)
         assert table is not None
         return table
 
     def _refused(self, net: pl.DataFrame, before: pl.DataFrame, closed: pl.DataFrame) -> pl.Series:
-        """Which rows would reopen a closed session, and which take away what is not there any more."""
+        """Rows that would reopen a closed session, and retractions of rows that are not stored any more."""
         gap = self._spec.window.size.micros
         near = net.with_row_index("__row").select("__row", KEY, TIME).join(closed.select(KEY, START, END), on=KEY)
         reopens = near.filter(pl.col(TIME) > pl.col(START) - gap, pl.col(TIME) < pl.col(END))["__row"]
@@ -129,18 +166,18 @@ class Sessions:
         return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode())
 
     def _alone(self, after: pl.DataFrame, line: int) -> pl.Series:
-        """Which points are in a session that is closed as it comes."""
+        """Which points are in a session that is closed on arrival."""
         joins = pl.col(KNOWN).any().over(KEY, START)
         return after.select((pl.col(END) + self._spec.lateness <= line) & ~joins).to_series()
 
     def _forget(self, over: pl.DataFrame, state: State) -> int:
-        """Drops the groups of sessions that are closed."""
-        groups = state.stored("groups", self._aggregate.keys)
+        """Evicts the groups of closed sessions, and returns their number."""
+        groups = state.find_table("groups", self._aggregate.keys)
         if groups is None or over.is_empty():
             return 0
         gone = self._sessions(over).drop(self._spec.window.end)
         groups.write(None, gone, -gone.height)
-        forget_values(self._plan, gone, state)
+        evict_values(self._plan, gone, state)
         return gone.height
 
     def _changes(self, before: pl.DataFrame, after: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
@@ -158,18 +195,18 @@ class Sessions:
     def _ends(self, groups: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
         """The end of the session of each group."""
         sessions = self._sessions(points)
-        places = numbered(sessions, groups, self._aggregate.keys)
+        places = find_rows(sessions, groups, self._aggregate.keys)
         mine = places >= 0
-        return aligned(groups.height, places[mine], sessions.filter(pl.Series(mine)).select(self._spec.window.end))
+        return align(groups.height, places[mine], sessions.filter(pl.Series(mine)).select(self._spec.window.end))
 
     def _sessions(self, points: pl.DataFrame) -> pl.DataFrame:
         each = self._filed(self._extents.each(points))
         return each.select(HASH, *self._aggregate.keys, self._time(END, self._spec.window.end))
 
     def _filed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with the start of their session as it is shown, filed under key and start."""
+        """Rows with the start column of their session, hashed by key and start."""
         start = rows[START].cast(self._dtype).alias(self._spec.window.start)
-        return rows.with_columns(mixed(rows[HASH], rows[START]), start)
+        return rows.with_columns(mix_hashes(rows[HASH], rows[START]), start)
 
     def _shaped(self, rows: pl.DataFrame) -> pl.DataFrame:
         calls = [call.out for call in self._aggregate.calls]
@@ -182,9 +219,9 @@ class Sessions:
     def _late(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         return nonempty(pl.concat([rows.select(*columns_of(rows), WEIGHT) for rows in frames], how="diagonal"))
 
-    def _line(self, lines: Lines) -> int:
+    def _line(self, lines: Watermarks) -> int:
         line = None if self._spec.watermark is None else lines.get(self._spec.watermark)
         if line == INFINITE:
             return _ALWAYS
-        found = line_micros(line, self._spec.window.type == "date")
+        found = watermark_micros(line, self._spec.window.type == "date")
         return _NEVER if found is None else found

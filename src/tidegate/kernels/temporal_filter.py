@@ -1,4 +1,4 @@
-"""Rows that are there for a while: a filter by processing time."""
+"""The temporal filter: rows that exist while the processing time is within their bounds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import TemporalFilterSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State
-from tidegate.kernels.frames import consolidated, nonempty, normalised, types_of
-from tidegate.kernels.weights import weighed
+from tidegate.kernels.frames import add_weights, consolidate, nonempty, normalise, types_of
 
 _SINCE, _UNTIL, _KEY = "__since", "__until", "__k"
 _ALWAYS, _FOREVER = -(1 << 62), 1 << 62
 _TO_COME, _THERE = ("to_come", _SINCE), ("there", _UNTIL)
 
 
-class During(NeverLate):
-    """Rows that are to come wait in one table, filed by when they come; those that are there are in another, filed by
-    when they go. Rows that are over are not kept."""
+class TemporalFilter(NeverLate):
+    """Future rows are in one table, by the time at which they begin; current rows in another, by the time at which they
+    end. Past rows are not stored."""
 
     def __init__(self, spec: TemporalFilterSpec) -> None:
         self._spec = spec
@@ -27,7 +26,7 @@ class During(NeverLate):
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         bounds = [name for name in (self._spec.since, self._spec.until) if name is not None]
-        return consolidated(normalised(rows, self._spec.columns), [*self._spec.columns, *bounds], [HASH])
+        return consolidate(normalise(rows, self._spec.columns), [*self._spec.columns, *bounds], [HASH])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         now = clock.time_us
@@ -38,15 +37,15 @@ class During(NeverLate):
             come.append(rows.filter(pl.col(_SINCE) <= now))
         come = [rows.filter(pl.col(_UNTIL) > now) for rows in come]
         if come:
-            self._keep(consolidated(pl.concat(come, how="diagonal"), self._ident, [HASH]), *_THERE, state)
+            self._keep(consolidate(pl.concat(come, how="diagonal"), self._ident, [HASH]), *_THERE, state)
         parts = [rows.select(*self._spec.columns, WEIGHT) for rows in come]
         parts += [rows.select(*self._spec.columns, -pl.col(WEIGHT)) for rows in gone]
-        changes = consolidated(pl.concat(parts), self._spec.columns).sort(WEIGHT) if parts else None
+        changes = consolidate(pl.concat(parts), self._spec.columns).sort(WEIGHT) if parts else None
         return Delta(None if changes is None else nonempty(changes), timer_us=self._wake(state))
 
     def content(self, state: State) -> pl.DataFrame | None:
-        table = state.stored("there", self._ident)
-        return None if table is None else consolidated(table.scan(), self._spec.columns)
+        table = state.find_table("there", self._ident)
+        return None if table is None else consolidate(table.scan(), self._spec.columns)
 
     def _bounded(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows with both bounds in columns of one name each."""
@@ -61,7 +60,7 @@ class During(NeverLate):
 
     def _due(self, name: str, filed: str, now: int, state: State) -> list[pl.DataFrame]:
         """The rows of a table whose time has come; they are kept there no more."""
-        table = state.stored(name, self._ident)
+        table = state.find_table(name, self._ident)
         if table is None or (low := table.lowest()) is None or low > now:
             return []
         rows = table.between(None, now + 1).with_columns(pl.col(_KEY).alias(HASH)).drop(_KEY)
@@ -72,10 +71,10 @@ class During(NeverLate):
         if rows.height:
             types = {**types_of(rows, self._ident), WEIGHT: pl.Int64()}
             table = state.table(name, types, self._ident, within=_KEY)
-            weighed(rows.with_columns(rows[HASH].alias(_KEY), rows[filed].alias(HASH)), table)
+            add_weights(rows.with_columns(rows[HASH].alias(_KEY), rows[filed].alias(HASH)), table)
 
     def _wake(self, state: State) -> int | None:
-        """When the next row comes or goes."""
-        tables = [table for name, _ in (_THERE, _TO_COME) if (table := state.stored(name, self._ident)) is not None]
+        """The time at which the next row begins or ends."""
+        tables = [table for name, _ in (_THERE, _TO_COME) if (table := state.find_table(name, self._ident)) is not None]
         times = [low for table in tables if table.count and (low := table.lowest()) is not None]
         return min((time for time in times if time < _FOREVER), default=None)

@@ -1,8 +1,7 @@
-"""Where windows of fixed length begin and end.
+"""Windows of fixed length: where they begin and end, and the order in which their state is kept.
 
-Reckoned in whole numbers: microseconds since the epoch plus the offset, or calendar months since January 1970. A *pane*
-is a stretch of time that no window begins or ends in: rows of one pane are in the same windows.
-"""
+Times are whole numbers: microseconds since the epoch plus the offset, or calendar months since January 1970. A *pane*
+is a stretch of time in which no window begins or ends: rows of one pane are in the same windows."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from math import gcd
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from tidegate.core.durations import CalendarInterval
 from tidegate.ir.windows import WindowSpec
@@ -19,14 +19,14 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Exploded:
+class WindowRows:
     """Windows of times: `row` is the number of the time that each belongs to; `start` and `end` in microseconds, `mark`
     the end as a small number that orders windows."""
 
     row: npt.NDArray[np.intp]
     start: Ints
     end: Ints
-    mark: Ints
+    end_number: Ints
 
 
 class Grid:
@@ -50,16 +50,16 @@ class Grid:
             return self._micros(begun)
         return self._micros(np.maximum(begun, number - (number - self._size) % self._slide))
 
-    def windows(self, times: Ints, after: int | None = None) -> Exploded:
+    def windows(self, times: Ints, after: int | None = None) -> WindowRows:
         """All windows of each time, or those that end after a point of time."""
         number = self._numbers(times)
         return self._after(*(self._cumulated(number) if self.kind == "cumulate" else self._hopped(number)), after)
 
-    def _after(self, row: npt.NDArray[np.intp], start: Ints, end: Ints, after: int | None) -> Exploded:
+    def _after(self, row: npt.NDArray[np.intp], start: Ints, end: Ints, after: int | None) -> WindowRows:
         last = self._micros(end)
         if after is not None and not (kept := last > after).all():
             row, start, end, last = row[kept], start[kept], end[kept], last[kept]
-        return Exploded(row, self._micros(start), last, end // self.unit)
+        return WindowRows(row, self._micros(start), last, end // self.unit)
 
     @property
     def regular(self) -> bool:
@@ -75,7 +75,7 @@ class Grid:
         """How many slides after the epoch each time is."""
         return self._numbers(times) // self._slide
 
-    def hops(self, slides: Ints, after: int | None = None) -> Exploded:
+    def hops(self, slides: Ints, after: int | None = None) -> WindowRows:
         """The windows that begin at these slides, if they end after a point of time."""
         start = slides * self._slide
         return self._after(np.arange(len(slides)), start, start + self._size, after)
@@ -87,7 +87,7 @@ class Grid:
         inside: npt.NDArray[np.bool_] = self._numbers(times) % self._slide < self._size
         return inside
 
-    def opened(self, time_us: int) -> tuple[int, int]:
+    def earliest_open(self, time_us: int) -> tuple[int, int]:
         """The earliest start and the earliest end of the windows that end after a time."""
         number = int(self._numbers(np.array([time_us]))[0])
         if self.kind == "cumulate":
@@ -99,7 +99,7 @@ class Grid:
         first, last = self._micros(np.array([start, end])).tolist()
         return first, last
 
-    def mark_after(self, time_us: int) -> int:
+    def end_number_after(self, time_us: int) -> int:
         """The lowest mark of a window that ends after a time."""
         return int(self._numbers(np.array([time_us]))[0]) // self.unit + 1
 
@@ -147,3 +147,35 @@ def _month(time: np.int64) -> np.int64:
 def _month_starts(months: Ints) -> Ints:
     """The beginning of months since January 1970, in microseconds."""
     return months.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
+
+
+_RANGE_US = 3 * 10**17
+"""More than the microseconds from year 1 to 9999, either side of the epoch."""
+_RANGE_MONTHS = 200_000
+_MOST_BITS = 32
+
+
+class WindowOrder:
+    def __init__(self, grid: Grid) -> None:
+        marks = (_RANGE_MONTHS if grid.by_month else _RANGE_US) // grid.unit + 1
+        self._bits = min(62 - marks.bit_length(), _MOST_BITS)
+        self._grid, self._most = grid, 1 << (62 - self._bits)
+
+    def keys(self, marks: Ints, hashes: Ints) -> Ints:
+        """The numbers for windows with these marks and keys with these hashes."""
+        spread = (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).view(np.int64)
+        return (np.clip(marks, -self._most, self._most - 1) << self._bits) | spread
+
+    def window_keys(self, filed: pl.Series) -> pl.Series:
+        """The numbers without the part of the key."""
+        return pl.Series(filed.name, filed.to_numpy() >> self._bits << self._bits)
+
+    def limit(self, time_us: int) -> int:
+        """Windows that end at or before a time have order keys below this, all others do not."""
+        return min(max(self._grid.end_number_after(time_us), -self._most), self._most - 1) << self._bits
+
+
+def earliest_open(spec: WindowSpec, time_us: int) -> tuple[int | None, int]:
+    """The earliest start and the earliest end (microseconds) among the windows that end after a time. A session that
+    is still open may have begun at any time, so it has no such start."""
+    return (None, time_us + 1) if spec.kind == "session" else Grid(spec).earliest_open(time_us)

@@ -1,4 +1,4 @@
-"""EXCEPT and INTERSECT of two inputs by whole rows."""
+"""DISTINCT, EXCEPT and INTERSECT: whole rows and their weights."""
 
 from __future__ import annotations
 
@@ -7,9 +7,55 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
-from tidegate.ir.specs import SetOpSpec
+from tidegate.ir.specs import DistinctSpec, SetOpSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State
-from tidegate.kernels.frames import aligned, consolidated, nonempty, normalised, types_of
+from tidegate.kernels.frames import add_weights, align, consolidate, nonempty, normalise, row_mask, types_of
+from tidegate.kernels.watermarks import evict, watermarks_for, with_eviction_order
+
+
+class Distinct(NeverLate):
+    """Stores the weight of each row; for append-only input only that it was seen."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        self._spec = spec
+        self._ident = list(spec.columns)
+
+    def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        return consolidate(normalise(rows, self._ident), [HASH, *self._ident])
+
+    def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
+        over = self._spec.evict_before
+        ended = evict("rows", self._ident, over, watermarks_for(clock, self._spec.delayed), state)
+        dropped = 0 if ended is None else ended.height
+        if inputs[0] is None:
+            return Delta(evicted=dropped)
+        rows = with_eviction_order(self.combine(0, inputs[0]), over)
+        changes = self._appended(rows, state) if self._spec.append_only else self._changed(rows, state)
+        return Delta(changes, evicted=dropped)
+
+    def content(self, state: State) -> pl.DataFrame | None:
+        table = state.find_table("rows", self._ident)
+        if table is None:
+            return None
+        rows = table.scan()
+        counted = rows if self._spec.append_only else rows.filter(pl.col(WEIGHT) > 0)
+        return counted.select(*self._ident, pl.lit(1, pl.Int64).alias(WEIGHT))
+
+    def _appended(self, rows: pl.DataFrame, state: State) -> pl.DataFrame | None:
+        table = state.table("rows", types_of(rows, self._ident), self._ident)
+        known, _ = table.match(rows)
+        fresh = rows.filter(pl.Series(~row_mask(rows.height, known)))
+        table.write(fresh, grown=fresh.height)
+        return nonempty(fresh.select(*self._ident, pl.lit(1, pl.Int64).alias(WEIGHT)))
+
+    def _changed(self, rows: pl.DataFrame, state: State) -> pl.DataFrame | None:
+        old, new = add_weights(
+            rows, state.table("rows", {**types_of(rows, self._ident), WEIGHT: pl.Int64()}, self._ident)
+        )
+        sign = ((new > 0).cast(pl.Int64) - (old > 0).cast(pl.Int64)).alias(WEIGHT)
+        changed = rows.select(self._ident).with_columns(sign).filter(pl.col(WEIGHT) != 0)
+        return nonempty(changed.sort(WEIGHT))
+
 
 _SIDES = ("__left", "__right")
 
@@ -32,7 +78,7 @@ class SetOp(NeverLate):
         self._rule = RULES[spec.kind.lower(), spec.all]
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        return consolidated(normalised(rows, self._ident), [HASH, *self._ident])
+        return consolidate(normalise(rows, self._ident), [HASH, *self._ident])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         given = [
@@ -45,7 +91,7 @@ class SetOp(NeverLate):
         rows = self._beside(given)
         table = state.table("rows", {**types_of(rows, self._ident), **dict.fromkeys(_SIDES, pl.Int64())}, self._ident)
         places, found = table.match(rows)
-        old = aligned(rows.height, places, found.select(_SIDES)).with_columns(pl.all().fill_null(0))
+        old = align(rows.height, places, found.select(_SIDES)).with_columns(pl.all().fill_null(0))
         new = pl.DataFrame([old[side] + rows[side] for side in _SIDES])
         after = rows.select(HASH, *self._ident).with_columns(new)
         stays = pl.any_horizontal(pl.col(_SIDES) != 0)
@@ -54,7 +100,7 @@ class SetOp(NeverLate):
         return Delta(self._difference(rows, old, new))
 
     def content(self, state: State) -> pl.DataFrame | None:
-        table = state.stored("rows", self._ident)
+        table = state.find_table("rows", self._ident)
         if table is None:
             return None
         rows = table.scan()
