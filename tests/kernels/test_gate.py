@@ -48,7 +48,14 @@ TESTS = st.sampled_from(
 
 
 @quick(70)
-@given(TESTS, TESTS, st.sampled_from([None, 1, 7, 20]), st.booleans(), moments(PLAIN_ROW, True, lines=2), st.booleans())
+@given(
+    TESTS,
+    TESTS,
+    st.sampled_from([None, 1, 7, 20]),
+    st.booleans(),
+    moments(PLAIN_ROW, True, watermarks=2),
+    st.booleans(),
+)
 def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
     spec = GateSpec(tuple(PLAIN), release, late, every, delayed)
     bench, model = Timed(spec, PLAIN, ("id",)), Gate(spec)
@@ -57,7 +64,7 @@ def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: b
         bench.turn(changes, clock, moment.begin)
         assert bench.outcome == expected
         assert bench.output == model.left
-        assert bench.delta.timer_us == model.wake_us(clock)
+        assert bench.delta.timer_us == model.timer_us(clock)
 
 
 END, START = Below("window_end", "f", inclusive=True), Below("window_start", "f", inclusive=True)
@@ -102,7 +109,7 @@ def test_windows_behind_a_gate(
         gate.true = windows.content()
         gate.release(clock)
         assert bench.output == gate.left
-        assert bench.delta.timer_us == gate.wake_us(clock)
+        assert bench.delta.timer_us == gate.timer_us(clock)
         kept = set(windows.kept(clock))
         assert kept & set(bench.content()) == kept & set(gate.left)
         assert not bench.content() - gate.left
@@ -155,11 +162,11 @@ GROUP_CALLS = (
     key=st.sampled_from([("d",), ("k", "d"), ("n", "d"), ()]),
     every=st.sampled_from([None, None, 7]),
     delayed=st.booleans(),
-    drawn=moments(GROUPED_ROW, deletes=True, lines=2),
+    drawn=moments(GROUPED_ROW, deletes=True, watermarks=2),
     ends=st.booleans(),
 )
 def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
-    tests = tuple(Below(name, line) for name, line in (("d", "f"), ("n", "g")) if name in key)
+    tests = tuple(Below(name, watermark) for name, watermark in (("d", "f"), ("n", "g")) if name in key)
     inner = AggregateSpec(key, GROUP_CALLS, append_only=False, scalar=not key)
     columns = (*key, *(made.out for made in GROUP_CALLS))
     spec = GatedAggregateSpec(inner, GateSpec(columns, tests, tests if every is None else (), every, delayed))
@@ -172,14 +179,14 @@ def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: boo
             if refused is None:
                 taken.append(change)
             else:
-                expected.refuse(refused, change)
+                expected.reject(refused, change)
         groups.step(clock.step, [taken])
         bench.turn(changes, clock, moment.begin)
         assert bench.outcome == expected
         gate.true = groups.content()
         gate.release(clock)
         assert bench.output == gate.left
-        assert bench.delta.timer_us == gate.wake_us(clock)
+        assert bench.delta.timer_us == gate.timer_us(clock)
         assert not bench.content() - gate.left
 
 

@@ -1,4 +1,4 @@
-"""Rows that wait for a line, against the naive model."""
+"""Rows that wait for a watermark, against the naive model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TESTS = st.sampled_from(
 
 
 @quick(120)
-@given(TESTS, moments(ROW, True, lines=2), st.booleans())
+@given(TESTS, moments(ROW, True, watermarks=2), st.booleans())
 def test_rows_wait_for_their_lines(tests: Any, drawn: Any, ends: bool) -> None:
     spec = HoldBackSpec(tuple(SCHEMA), tests)
     bench, model = Timed(spec, SCHEMA, ("id",)), Waiting(spec)

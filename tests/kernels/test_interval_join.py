@@ -138,11 +138,11 @@ def specs(kinds: Sequence[str], bounds: Any = BOUNDS, **others: Any) -> st.Searc
 
 
 def drawn_sides(spec: IntervalJoinSpec, draw: Any, row: Any) -> list[list[Moment]]:
-    """Steps of both sides, of which one may begin later than the other: the first one's clock counts, and its lines
-    move at one of several paces."""
+    """Steps of both sides, of which one may begin later than the other: the first one's clock counts, and its
+    watermarks move at one of several paces."""
     empty, sides = Moment([], (3, 3), 3, 0), []
     for append in spec.append_only:
-        parts = [draw(moments(row, deletes=not append, lines=2, most=most)) for most in (3, 4)]
+        parts = [draw(moments(row, deletes=not append, watermarks=2, most=most)) for most in (3, 4)]
         sides.append([*[empty] * draw(st.sampled_from([0, 0, 1, 2, 3])), *parts[0], *parts[1]])
     pace, length = draw(st.sampled_from([1, 3, 6])), max(len(side) for side in sides)
     left, right = ([*side, *[empty] * (length - len(side))] for side in sides)
@@ -215,11 +215,11 @@ def row(key: int | None, time: int | None, value: int = 0) -> dict[str, Any]:
 
 
 def turn(
-    bench: Joined, step: int, left: Sequence[Any] = (), right: Sequence[Any] = (), time_us: int = 0, **lines: Any
+    bench: Joined, step: int, left: Sequence[Any] = (), right: Sequence[Any] = (), time_us: int = 0, **watermarks: Any
 ) -> list[tuple[Any, ...]]:
     """One step; what comes out, as (weight, left value, right value), and the number of the mark if there is one."""
     sides: Any = [[(each if isinstance(each, Change) else Change(each, 1), 0) for each in s] for s in (left, right)]
-    bench.turn(sides, Clock(step, time_us, lines, {}, 0), COLD)
+    bench.turn(sides, Clock(step, time_us, watermarks, {}, 0), COLD)
     if bench.delta.rows is None:
         return []
     rows = list(bench.delta.rows.iter_rows(named=True))

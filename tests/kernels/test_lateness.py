@@ -32,7 +32,7 @@ TESTS = st.sampled_from([(Below("ts", "f"),), (Below("ts", "f"), Below("n", "g")
 
 
 @quick(120)
-@given(TESTS, st.sampled_from([("id",), ("id", "ts")]), st.booleans(), moments(ROW, True, lines=2), st.booleans())
+@given(TESTS, st.sampled_from([("id",), ("id", "ts")]), st.booleans(), moments(ROW, True, watermarks=2), st.booleans())
 def test_late_changes_do_not_apply(tests: Any, key: Any, append_only: bool, drawn: Any, ends: bool) -> None:
     spec = TableSpec("t", tuple(SCHEMA), key, append_only, tests)
     bench, rows = Timed(spec, SCHEMA, key), dict[Row, Any]()
@@ -48,12 +48,12 @@ def test_late_changes_do_not_apply(tests: Any, key: Any, append_only: bool, draw
         assert bench.rows_stored() == len(rows) - len(dated)
 
 
-def apply(rows: dict[Row, Any], change: Any, spec: TableSpec, lines: Any, late: Counter[Row]) -> None:
+def apply(rows: dict[Row, Any], change: Any, spec: TableSpec, watermarks: Any, late: Counter[Row]) -> None:
     key = picked(change.row, spec.key)
     known, by_key = rows.get(key), [test for test in spec.lateness if test.column in spec.key]
 
     def below(row: Any, tests: Any = spec.lateness) -> bool:
-        return any(passing(test, row, lines) for test in tests)
+        return any(passing(test, row, watermarks) for test in tests)
 
     if spec.append_only:
         if change.weight > 0 and below(change.row):

@@ -1,4 +1,4 @@
-"""Windows against the naive model: where they lie, and GROUP BY over them under a moving frontier."""
+"""Windows against the naive model: where they lie, and GROUP BY over them under a moving watermark."""
 
 from __future__ import annotations
 
@@ -193,18 +193,18 @@ def test_other_types_of_time(type: str) -> None:
     if type == "timestamp_ntz":
         times = [datetime.datetime(time.year, time.month, time.day) for time in times]
     drawn = [Moment([Given({"ts": time}, False, 0, 0)], (None,), 0, 0) for time in times]
-    frontier = micros(datetime.datetime(2024, 5, 3))
+    watermark = micros(datetime.datetime(2024, 5, 3))
     for clock, changes in zip(clocks(drawn), given_changes(drawn), strict=True):
-        late = {"f": None if clock.step < 4 else frontier // (day if type == "date" else 1)}
+        late = {"f": None if clock.step < 4 else watermark // (day if type == "date" else 1)}
         bench.turn(changes, type_clock(clock, late))
-        model.step(type_clock(clock, {"f": None if clock.step < 4 else frontier}), [change for change, _ in changes])
+        model.step(type_clock(clock, {"f": None if clock.step < 4 else watermark}), [change for change, _ in changes])
         assert bench.output == model.content()
     assert bench.outcome.late.total() == 1
     assert bench.delta.evicted == 1
 
 
-def type_clock(clock: Any, lines: Any) -> Any:
-    return type(clock)(clock.step, clock.time_us, lines, {}, 0)
+def type_clock(clock: Any, watermarks: Any) -> Any:
+    return type(clock)(clock.step, clock.time_us, watermarks, {}, 0)
 
 
 def test_state_of_closed_windows_is_gone() -> None:

@@ -90,7 +90,7 @@ def same(one: Delta, other: Delta) -> None:
 
 @dataclass
 class Moment:
-    """A step as it is drawn: what is given, how far the lines and the clock move, how the step begins."""
+    """A step as it is drawn: what is given, how far the watermarks and the clock move, how the step begins."""
 
     given: list[Given]
     moves: tuple[int | None, ...]
@@ -98,12 +98,12 @@ class Moment:
     begin: int
 
 
-def moments(row: st.SearchStrategy[Mapping[str, Any]], deletes: bool, lines: int = 1, most: int = 8) -> Any:
+def moments(row: st.SearchStrategy[Mapping[str, Any]], deletes: bool, watermarks: int = 1, most: int = 8) -> Any:
     change = st.builds(Given, row, st.booleans() if deletes else st.just(False), st.integers(0, 50), st.integers(0, 3))
     move = st.none() | st.integers(0, 15)
     return st.lists(
         st.builds(
-            Moment, st.lists(change, max_size=7), st.tuples(*[move] * lines), st.integers(0, 12), st.integers(0, 1)
+            Moment, st.lists(change, max_size=7), st.tuples(*[move] * watermarks), st.integers(0, 12), st.integers(0, 1)
         ),
         min_size=1,
         max_size=most,
@@ -115,19 +115,19 @@ def clocks(
 ) -> list[Clock]:
     """Lines that never go back; with `ends` they are infinite in the last step."""
     found: list[Clock] = []
-    lines: dict[str, WatermarkValue] = dict.fromkeys(names)
-    before_us = 0
+    watermarks: dict[str, WatermarkValue] = dict.fromkeys(names)
+    previous_us = 0
     for number, moment in enumerate(drawn):
-        before, lines = lines, dict(lines)
+        before, watermarks = watermarks, dict(watermarks)
         for name, move in zip(names, moment.moves, strict=True):
-            at = lines[name]
+            at = watermarks[name]
             if move is not None:
-                lines[name] = start + move if at is None else int(at) + move
+                watermarks[name] = start + move if at is None else int(at) + move
         if ends and number == len(drawn) - 1:
-            lines = dict.fromkeys(names, INFINITE)
+            watermarks = dict.fromkeys(names, INFINITE)
         time_us += moment.passed_us
-        found.append(Clock(number + 1, time_us, lines, before, before_us))
-        before_us = time_us
+        found.append(Clock(number + 1, time_us, watermarks, before, previous_us))
+        previous_us = time_us
     return found
 
 

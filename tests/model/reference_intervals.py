@@ -99,12 +99,12 @@ class Intervals:
         if self._spec.proctime:
             stamp = {self._spec.times[side]: clock.time_us}
             return [replace(change, row={**change.row, **stamp}) for change in changes]
-        lines = clock.previous_watermarks if self._spec.delayed[side] else clock.watermarks
+        watermarks = clock.previous_watermarks if self._spec.delayed[side] else clock.watermarks
         taken = []
         for change in changes:
             time = change.row[self._spec.times[side]]
-            if time is not None and time < self._frontier(side, lines):
-                refused.refuse("late", change)
+            if time is not None and time < self._watermark(side, watermarks):
+                refused.reject("late", change)
             else:
                 taken.append(change)
         return taken
@@ -141,16 +141,16 @@ class Intervals:
             return True
         return self._able(side, copy) and clock.time_us <= copy.row[time] + max(self._last(side), 0)
 
-    def _frontier(self, side: int, lines: Mapping[str, WatermarkValue]) -> float:
+    def _watermark(self, side: int, watermarks: Mapping[str, WatermarkValue]) -> float:
         name = self._spec.watermarks[side]
-        line = None if name is None else lines.get(name)
-        if line is None or line == INFINITE:
-            return -math.inf if line is None else math.inf
-        return int(line) * (DAY if self._spec.watermark_types[side] == "date" else 1)
+        watermark = None if name is None else watermarks.get(name)
+        if watermark is None or watermark == INFINITE:
+            return -math.inf if watermark is None else math.inf
+        return int(watermark) * (DAY if self._spec.watermark_types[side] == "date" else 1)
 
     def _now(self, side: int) -> float:
         assert self._clock is not None
-        return self._clock.time_us if self._spec.proctime else self._frontier(side, self._clock.watermarks)
+        return self._clock.time_us if self._spec.proctime else self._watermark(side, self._clock.watermarks)
 
     def _last(self, side: int) -> int:
         """How long after a row the last one comes that it can meet."""

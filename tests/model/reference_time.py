@@ -1,5 +1,5 @@
 """A naive model of the operators of time, in plain Python: it keeps all rows, looks at every window one by one, and
-answers from scratch. Times are datetimes; lines are microseconds."""
+answers from scratch. Times are datetimes; watermarks are microseconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Outcome:
     late: Counter[Row] = field(default_factory=Counter)
     no_time: Counter[Row] = field(default_factory=Counter)
 
-    def refuse(self, kind: str, change: Change) -> None:
+    def reject(self, kind: str, change: Change) -> None:
         refused = self.late if kind == "late" else self.no_time
         refused[picked(change.row, sorted(change.row))] += change.weight
 
@@ -36,17 +36,17 @@ def micros(time: datetime.date) -> int:
     return (time.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
 
 
-def reached(line: WatermarkValue, value: int) -> bool:
-    """Whether a line is at or above a value."""
-    return line == INFINITE or (line is not None and float(line) >= value)
+def reached(watermark: WatermarkValue, value: int) -> bool:
+    """Whether a watermark is at or above a value."""
+    return watermark == INFINITE or (watermark is not None and float(watermark) >= value)
 
 
-def passing(test: WatermarkTest, row: Mapping[str, Any], lines: Mapping[str, WatermarkValue]) -> bool:
-    value, line = row[test.column], lines.get(test.watermark)
-    if value is None or line is None:
+def passing(test: WatermarkTest, row: Mapping[str, Any], watermarks: Mapping[str, WatermarkValue]) -> bool:
+    value, watermark = row[test.column], watermarks.get(test.watermark)
+    if value is None or watermark is None:
         return False
     number = micros(value) if isinstance(value, datetime.date) else value
-    return line == INFINITE or number < float(line) or (test.inclusive and number == float(line))
+    return watermark == INFINITE or number < float(watermark) or (test.inclusive and number == float(watermark))
 
 
 def windows(spec: WindowSpec, time: datetime.date) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
@@ -96,13 +96,13 @@ class Windows:
         for change in changes:
             time = change.row[self._spec.window.time]
             if time is None:
-                outcome.refuse("no_time", change)
+                outcome.reject("no_time", change)
                 continue
             every = list(windows(self._spec.window, time))
             mine = [window for window in every if not self._closed(window[1], self._since(clock))]
             taken += [self._in(change, window) for window in mine]
             if every and not mine:
-                outcome.refuse("late", change)
+                outcome.reject("late", change)
         self._groups.step(clock.step, [taken])
         return outcome
 
@@ -118,9 +118,9 @@ class Windows:
     def _since(self, clock: Clock) -> Mapping[str, WatermarkValue]:
         return clock.previous_watermarks if self._spec.delayed else clock.watermarks
 
-    def _closed(self, end: datetime.datetime, lines: Mapping[str, WatermarkValue]) -> bool:
-        line = None if self._spec.watermark is None else lines.get(self._spec.watermark)
-        return reached(line, micros(end) + self._spec.lateness)
+    def _closed(self, end: datetime.datetime, watermarks: Mapping[str, WatermarkValue]) -> bool:
+        watermark = None if self._spec.watermark is None else watermarks.get(self._spec.watermark)
+        return reached(watermark, micros(end) + self._spec.lateness)
 
     def _in(self, change: Change, window: tuple[datetime.datetime, datetime.datetime]) -> Change:
         time, spec = change.row[self._spec.window.time], self._spec.window
@@ -166,26 +166,26 @@ class SessionWindows:
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
         spec, outcome = self._spec, Outcome()
-        line = (
+        watermark = (
             None
             if spec.watermark is None
             else (clock.previous_watermarks if spec.delayed else clock.watermarks).get(spec.watermark)
         )
         for session in self._sessions():
-            if reached(line, session.end + spec.lateness):
+            if reached(watermark, session.end + spec.lateness):
                 self._over.append(session)
                 self._rows = [row for row in self._rows if row not in session.rows]
         fresh = [replace(change, place=clock.step * 1000 + change.place) for change in changes]
         for change in fresh:
             if change.row[spec.window.time] is None:
-                outcome.refuse("no_time", change)
+                outcome.reject("no_time", change)
         came = self._net([change for change in fresh if change.row[spec.window.time] is not None], outcome)
         known = list(self._rows)
-        self._rows += [row for row in came if not self._reopens(row, line, outcome)]
+        self._rows += [row for row in came if not self._reopens(row, watermark, outcome)]
         for session in self._sessions():
-            if reached(line, session.end + spec.lateness) and not any(row in known for row in session.rows):
+            if reached(watermark, session.end + spec.lateness) and not any(row in known for row in session.rows):
                 for row in session.rows:
-                    outcome.refuse("late", row)
+                    outcome.reject("late", row)
                     self._rows.remove(row)
         return outcome
 
@@ -205,20 +205,20 @@ class SessionWindows:
             if change.weight < 0:
                 same = [row for row in came if _alike(row, change)] or [r for r in self._rows if _alike(r, change)]
                 if not same:
-                    outcome.refuse("late", change)
+                    outcome.reject("late", change)
                 elif same[0] in came:
                     came.remove(same[0])
                 else:
                     self._rows.remove(same[0])
         return came
 
-    def _reopens(self, row: Change, line: WatermarkValue, outcome: Outcome) -> bool:
+    def _reopens(self, row: Change, watermark: WatermarkValue, outcome: Outcome) -> bool:
         spec, time = self._spec, micros(row.row[self._spec.window.time])
         gap, key = spec.window.size.micros, picked(row.row, self._keys)
         for session in self._over:
-            remembered = not reached(line, session.end + spec.lateness + gap)
+            remembered = not reached(watermark, session.end + spec.lateness + gap)
             if remembered and session.key == key and session.start - gap < time < session.end:
-                outcome.refuse("late", row)
+                outcome.reject("late", row)
                 return True
         return False
 
@@ -255,15 +255,15 @@ class Gate:
             if (refused := self.refused(change.row, clock)) is None:
                 self.true[picked(change.row, self._spec.columns)] += change.weight
             else:
-                outcome.refuse(refused, change)
+                outcome.reject(refused, change)
         self.release(clock)
         return outcome
 
     def refused(self, row: Mapping[str, Any], clock: Clock) -> str | None:
-        spec, lines = self._spec, clock.previous_watermarks if self._spec.delayed else clock.watermarks
+        spec, watermarks = self._spec, clock.previous_watermarks if self._spec.delayed else clock.watermarks
         if spec.every is None and any(row[test.column] is None for test in spec.release):
             return "no_time"
-        return "late" if spec.late and all(passing(test, row, lines) for test in spec.late) else None
+        return "late" if spec.late and all(passing(test, row, watermarks) for test in spec.late) else None
 
     def release(self, clock: Clock) -> None:
         for row in {*self.true, *self.left}:
@@ -274,14 +274,14 @@ class Gate:
     def holds(self) -> bool:
         return any(self.true[row] != self.left[row] for row in {*self.true, *self.left})
 
-    def wake_us(self, clock: Clock) -> int | None:
+    def timer_us(self, clock: Clock) -> int | None:
         every = self._spec.every
         return None if every is None or not self.holds() else (clock.time_us // every + 1) * every
 
     def _goes(self, row: Mapping[str, Any], clock: Clock) -> bool:
         now, before = (
-            bool(self._spec.release) and all(passing(test, row, lines) for test in self._spec.release)
-            for lines in (clock.watermarks, clock.previous_watermarks)
+            bool(self._spec.release) and all(passing(test, row, watermarks) for test in self._spec.release)
+            for watermarks in (clock.watermarks, clock.previous_watermarks)
         )
         every = self._spec.every
         if every is None:

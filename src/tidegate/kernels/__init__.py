@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec
-from tidegate.ir.specs import (
-    AggregateSpec,
-    AssignWindowsSpec,
-    DistinctSpec,
-    GatedAggregateSpec,
-    GateSpec,
-    HoldBackSpec,
-    KernelSpec,
-    SetOpSpec,
-    TableSpec,
-    TemporalFilterSpec,
-    TopNSpec,
-    WindowAggregateSpec,
-)
+from tidegate.ir import joins as join_specs
+from tidegate.ir import specs
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
 from tidegate.kernels.assign_windows import make_assign
@@ -34,34 +21,34 @@ from tidegate.kernels.window_aggregate import make_windowed
 __all__ = ["make"]
 
 
-def make(spec: KernelSpec) -> Kernel:
+def make(spec: specs.KernelSpec) -> Kernel:
     """The kernel that implements `spec`."""
     match spec:
-        case AggregateSpec():
+        case specs.AggregateSpec():
             return Aggregate(spec)
-        case DistinctSpec():
+        case specs.DistinctSpec():
             return Distinct(spec)
-        case SetOpSpec():
+        case specs.SetOpSpec():
             return SetOp(spec)
-        case TopNSpec():
+        case specs.TopNSpec():
             return TopN(spec)
-        case TableSpec():
+        case specs.TableSpec():
             return make_table(spec)
-        case WindowAggregateSpec():
+        case specs.WindowAggregateSpec():
             return make_windowed(spec)
-        case AssignWindowsSpec():
+        case specs.AssignWindowsSpec():
             return make_assign(spec)
-        case HoldBackSpec():
+        case specs.HoldBackSpec():
             return HoldBack(spec)
-        case TemporalFilterSpec():
+        case specs.TemporalFilterSpec():
             return TemporalFilter(spec)
-        case GateSpec():
+        case specs.GateSpec():
             return Gate(spec)
-        case GatedAggregateSpec():
+        case specs.GatedAggregateSpec():
             return EmitOnClose(spec) if closes_once(spec) else GatedAggregate(spec)
-        case JoinSpec():
+        case join_specs.JoinSpec():
             return Join(spec)
-        case LookupJoinSpec():
+        case join_specs.LookupJoinSpec():
             return Lookup(spec)
-        case IntervalJoinSpec():
+        case join_specs.IntervalJoinSpec():
             return IntervalJoin(spec)

@@ -92,11 +92,11 @@ class Gate:
             table.write(None, near.filter(goes), -int(goes.sum()))
         return [near.filter(goes).select(*self._columns, WEIGHT)]
 
-    def _limit(self, table: Table, lines: Watermarks) -> int | None:
+    def _limit(self, table: Table, watermarks: Watermarks) -> int | None:
         if not self.spec.release:
             return None
         test = self.spec.release[0]
-        return watermark_key(lines.get(test.watermark), table.schema[test.column])
+        return watermark_key(watermarks.get(test.watermark), table.schema[test.column])
 
     def _hold(self, rows: pl.DataFrame, table: Table) -> None:
         if rows.is_empty():

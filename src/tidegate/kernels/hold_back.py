@@ -45,11 +45,11 @@ class HoldBack(NeverLate):
         table = state.find_table("held", _IDENT)
         return None if table is None else table.scan().select(*self._spec.columns, WEIGHT)
 
-    def _goes(self, rows: pl.DataFrame, lines: Watermarks) -> pl.Series:
+    def _goes(self, rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
         """Which rows pass every test; NULL passes."""
         goes = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
         for test in self._spec.tests:
-            goes = goes & (passes(test, rows, lines) | rows[test.column].is_null())
+            goes = goes & (passes(test, rows, watermarks) | rows[test.column].is_null())
         return goes
 
     def _freed(self, clock: Clock, state: State) -> list[pl.DataFrame]:
@@ -67,11 +67,11 @@ class HoldBack(NeverLate):
         ordered = free.sort(_IDENT).with_columns([place] if SEQ in free.columns else [])
         return [ordered.select(self._out(free))]
 
-    def _limit(self, table: Table, lines: Watermarks) -> int | None:
+    def _limit(self, table: Table, watermarks: Watermarks) -> int | None:
         """An upper bound (exclusive) of the order keys of rows that can pass the first test. NULL has the lowest
         key."""
         test = self._spec.tests[0]
-        limit = watermark_key(lines.get(test.watermark), table.schema[test.column])
+        limit = watermark_key(watermarks.get(test.watermark), table.schema[test.column])
         return -HIGHEST if limit is None else limit
 
     def _hold(self, rows: pl.DataFrame, clock: Clock, state: State) -> None:

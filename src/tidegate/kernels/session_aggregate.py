@@ -104,13 +104,13 @@ class SessionAggregate:
         return without_hash(self.step_with_hash(inputs[0], clock, state, first))
 
     def step_with_hash(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
-        line = self._line(watermarks_for(clock, self._spec.delayed))
-        due = self._extents.due(line, state)
-        self._extents.evict(line, state)
+        watermark = self._watermark(watermarks_for(clock, self._spec.delayed))
+        due = self._extents.due(watermark, state)
+        self._extents.evict(watermark, state)
         net = None if rows is None or rows.is_empty() else self._points.net(rows, clock)
         if net is None and due.is_empty():
             return Delta()
-        return self._turned(net, due, line, clock, state)
+        return self._turned(net, due, watermark, clock, state)
 
     def content(self, state: State) -> pl.DataFrame | None:
         """The results of the open sessions; closed ones are evicted."""
@@ -122,14 +122,14 @@ class SessionAggregate:
         known = ends.select(*self._partition, self._time(START, window.start), self._time(END, window.end))
         return self._shaped(found.join(known, on=keys, nulls_equal=True))
 
-    def _turned(self, net: pl.DataFrame | None, due: pl.Series, line: int, clock: Clock, state: State) -> Delta:
+    def _turned(self, net: pl.DataFrame | None, due: pl.Series, watermark: int, clock: Clock, state: State) -> Delta:
         """The step of the keys that have rows or sessions that close."""
         table = self._table(net, state)
         stored = table.groups(due if net is None else pl.concat([net[HASH], due]))
         keys = pl.concat([part.select(HASH, *self._partition) for part in (stored, net) if part is not None]).unique()
         old = self._points.in_sessions(self._points.with_key(stored, keys))
-        over = (old[END] + self._spec.lateness) <= line
-        closed = self._extents.close(old.filter(over), keys[HASH].unique(), line, state)
+        over = (old[END] + self._spec.lateness) <= watermark
+        closed = self._extents.close(old.filter(over), keys[HASH].unique(), watermark, state)
         before = old.filter(~over)
         net = self._points.with_key(stored.clear() if net is None else net, keys)
         refused = self._refused(net, before, self._points.with_key(closed, keys))
@@ -137,7 +137,7 @@ class SessionAggregate:
         if self._room is not None:
             taken, errors = self._room.admit(taken, old, before, state)
         after = self._points.apply(before, taken)
-        alone = self._alone(after, line)
+        alone = self._alone(after, watermark)
         late = [net.filter(refused), after.filter(alone)]
         after = after.filter(~alone)
         replace_points(old, after.select(old.columns), table)
@@ -165,10 +165,10 @@ class SessionAggregate:
         rows = pl.Series(range(net.height), dtype=pl.UInt32)
         return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode())
 
-    def _alone(self, after: pl.DataFrame, line: int) -> pl.Series:
+    def _alone(self, after: pl.DataFrame, watermark: int) -> pl.Series:
         """Which points are in a session that is closed on arrival."""
         joins = pl.col(KNOWN).any().over(KEY, START)
-        return after.select((pl.col(END) + self._spec.lateness <= line) & ~joins).to_series()
+        return after.select((pl.col(END) + self._spec.lateness <= watermark) & ~joins).to_series()
 
     def _forget(self, over: pl.DataFrame, state: State) -> int:
         """Evicts the groups of closed sessions, and returns their number."""
@@ -219,9 +219,9 @@ class SessionAggregate:
     def _late(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         return nonempty(pl.concat([rows.select(*columns_of(rows), WEIGHT) for rows in frames], how="diagonal"))
 
-    def _line(self, lines: Watermarks) -> int:
-        line = None if self._spec.watermark is None else lines.get(self._spec.watermark)
-        if line == INFINITE:
+    def _watermark(self, watermarks: Watermarks) -> int:
+        watermark = None if self._spec.watermark is None else watermarks.get(self._spec.watermark)
+        if watermark == INFINITE:
             return _ALWAYS
-        found = watermark_micros(line, self._spec.window.type == "date")
+        found = watermark_micros(watermark, self._spec.window.type == "date")
         return _NEVER if found is None else found

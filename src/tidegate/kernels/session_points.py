@@ -133,14 +133,14 @@ class Extents:
         self._ident = [*partition, START, END]
         self._gap, self._lateness = gap, lateness
 
-    def due(self, line: int, state: State) -> pl.Series:
+    def due(self, watermark: int, state: State) -> pl.Series:
         """The hashes of keys with sessions that a watermark closes for good. Those are no longer listed as open."""
         table = state.find_table("open", self._ident)
         if table is None:
             return pl.Series(HASH, [], dtype=pl.Int64)
-        hashes = table.between(None, line + 1)[_KEY_HASH].alias(HASH)
+        hashes = table.between(None, watermark + 1)[_KEY_HASH].alias(HASH)
         if len(hashes):
-            table.evict_below(line + 1)
+            table.evict_below(watermark + 1)
         return hashes
 
     def move(self, before: pl.DataFrame, after: pl.DataFrame, state: State) -> None:
@@ -151,7 +151,7 @@ class Extents:
         table = self._by_time("open", new, state)
         table.write(self._filed(come, 0), self._filed(gone, 0), come.height - gone.height)
 
-    def close(self, over: pl.DataFrame, hashes: pl.Series, line: int, state: State) -> pl.DataFrame:
+    def close(self, over: pl.DataFrame, hashes: pl.Series, watermark: int, state: State) -> pl.DataFrame:
         """Stores the sessions `over` as closed. Returns all closed sessions stored for keys with these hashes."""
         each = self.each(over)
         closed = state.table("closed", types_of(each, self._ident), self._ident)
@@ -159,17 +159,17 @@ class Extents:
         closed.write(each, grown=each.height)
         self._by_time("closed_by_time", each, state).write(self._filed(each, self._gap), grown=each.height)
         both = pl.concat([known.select(each.columns), each])
-        return both.filter(pl.col(END) + self._lateness + self._gap > line)
+        return both.filter(pl.col(END) + self._lateness + self._gap > watermark)
 
-    def evict(self, line: int, state: State) -> None:
+    def evict(self, watermark: int, state: State) -> None:
         """Evicts sessions that were closed more than a gap ago."""
         index, closed = state.find_table("closed_by_time", self._ident), state.find_table("closed", self._ident)
         if index is None or closed is None:
             return
-        old = index.between(None, line + 1)
+        old = index.between(None, watermark + 1)
         if old.height:
             closed.write(None, old.with_columns(pl.col(_KEY_HASH).alias(HASH)), -old.height)
-            index.evict_below(line + 1)
+            index.evict_below(watermark + 1)
 
     def ends(self, state: State) -> pl.DataFrame | None:
         """The open sessions."""

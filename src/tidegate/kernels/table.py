@@ -41,22 +41,22 @@ class Lateness:
         """Rows with `__h` replaced by the eviction order, if a key column has a watermark."""
         return rows.with_columns(eviction_order(rows[self._by_key[0].column], rows[HASH])) if self._by_key else rows
 
-    def below(self, rows: pl.DataFrame, lines: Watermarks, tests: Sequence[WatermarkTest] | None = None) -> Mask:
+    def below(self, rows: pl.DataFrame, watermarks: Watermarks, tests: Sequence[WatermarkTest] | None = None) -> Mask:
         """Which rows are below any watermark."""
         found = np.zeros(rows.height, dtype=np.bool_)
         for test in self._spec.lateness if tests is None else tests:
-            found |= passes(test, rows, lines).to_numpy()
+            found |= passes(test, rows, watermarks).to_numpy()
         return found
 
     def split_late(
-        self, rows: pl.DataFrame, table: Table, lines: Watermarks
+        self, rows: pl.DataFrame, table: Table, watermarks: Watermarks
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """The changes that are in time, and the late ones. A row written in this step is above all watermarks, so the
         row stored before the step decides for all changes of its key."""
         places, found = table.match(rows)
-        frozen = row_mask(rows.height, places[self.below(found, lines)])
-        inserts, dated = (rows[WEIGHT] > 0).to_numpy(), self.below(rows, lines, self._by_key)
-        late = frozen | dated | (inserts & self.below(rows, lines))
+        frozen = row_mask(rows.height, places[self.below(found, watermarks)])
+        inserts, dated = (rows[WEIGHT] > 0).to_numpy(), self.below(rows, watermarks, self._by_key)
+        late = frozen | dated | (inserts & self.below(rows, watermarks))
         if not late.any():
             return rows, None
         old = align(rows.height, places, found.select(self._columns))
@@ -65,14 +65,14 @@ class Lateness:
         parts.append(rows.select(*self._columns, WEIGHT).filter(pl.Series(late & ~as_stored)))
         return rows.filter(pl.Series(~late)), nonempty(pl.concat(parts))
 
-    def evict(self, lines: Watermarks, state: State) -> int:
+    def evict(self, watermarks: Watermarks, state: State) -> int:
         """Evicts the rows below a watermark of the key, and returns their number."""
         table = state.find_table("rows", self._spec.key) if self._by_key else None
-        limit = eviction_limit(lines.get(self._by_key[0].watermark)) if self._by_key else None
+        limit = eviction_limit(watermarks.get(self._by_key[0].watermark)) if self._by_key else None
         if table is None or limit is None:
             return 0
         near = table.between(None, limit)
-        over = near.filter(all_pass(self._by_key[:1], near, lines))
+        over = near.filter(all_pass(self._by_key[:1], near, watermarks))
         if over.height:
             table.write(None, over, -over.height)
         return over.height

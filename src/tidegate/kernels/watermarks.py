@@ -30,22 +30,26 @@ def watermarks_for(clock: Clock, delayed: bool) -> Watermarks:
     return clock.previous_watermarks if delayed else clock.watermarks
 
 
-def passes(test: WatermarkTest, rows: pl.DataFrame, lines: Watermarks) -> pl.Series:
+def passes(test: WatermarkTest, rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
     """Which rows pass a test: NULL does not."""
-    column, line = rows[test.column], lines.get(test.watermark)
-    if line is None or column.dtype == pl.Null:
+    column, watermark = rows[test.column], watermarks.get(test.watermark)
+    if watermark is None or column.dtype == pl.Null:
         return pl.repeat(False, len(column), dtype=pl.Boolean, eager=True)
-    if line == INFINITE:
+    if watermark == INFINITE:
         return column.is_not_null()
-    below = _at_decimal(column, Decimal(str(line)), test) if column.dtype == pl.Decimal else _at(column, line, test)
+    below = (
+        _at_decimal(column, Decimal(str(watermark)), test)
+        if column.dtype == pl.Decimal
+        else _at(column, watermark, test)
+    )
     return below.fill_null(False)
 
 
-def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, lines: Watermarks) -> pl.Series:
+def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
     """Which rows pass every test."""
     passing = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
     for test in tests:
-        passing = passing & passes(test, rows, lines)
+        passing = passing & passes(test, rows, watermarks)
     return passing
 
 
@@ -62,18 +66,18 @@ def order_key(column: pl.Series) -> pl.Series:
     return key.set(column.is_null(), HIGHEST)
 
 
-def watermark_key(line: WatermarkValue, dtype: pl.DataType) -> int | None:
+def watermark_key(watermark: WatermarkValue, dtype: pl.DataType) -> int | None:
     """An upper bound (exclusive) of the `order_key` of all values at or below a watermark; None if it has no value."""
-    if line is None:
+    if watermark is None:
         return None
-    if line == INFINITE:
+    if watermark == INFINITE:
         return HIGHEST
     if dtype == pl.Decimal:
         # A decimal becomes a double in more than one way: some room for the difference in the last place.
-        return math.floor(min(max(float(line), -_FAR), _FAR) + abs(float(line)) * 1e-12) + 2
+        return math.floor(min(max(float(watermark), -_FAR), _FAR) + abs(float(watermark)) * 1e-12) + 2
     if dtype.is_float():
-        return int(_float_keys(np.array([float(line)]))[0]) + 1
-    return math.floor(float(line)) + 1 if isinstance(line, float) else int(line) + 1
+        return int(_float_keys(np.array([float(watermark)]))[0]) + 1
+    return math.floor(float(watermark)) + 1 if isinstance(watermark, float) else int(watermark) + 1
 
 
 def eviction_order(column: pl.Series, hashes: pl.Series) -> pl.Series:
@@ -84,12 +88,12 @@ def eviction_order(column: pl.Series, hashes: pl.Series) -> pl.Series:
     return pl.Series(hashes.name, (high << _SPREAD) | low)
 
 
-def eviction_limit(line: WatermarkValue) -> int | None:
+def eviction_limit(watermark: WatermarkValue) -> int | None:
     """An upper bound (exclusive) of the `eviction_order` of all values at or below a watermark; few other values are
     below it. None if the watermark has no value."""
-    if line is None or line == INFINITE:
-        return None if line is None else HIGHEST >> _SPREAD << _SPREAD
-    return ((int(_float_keys(np.array([float(line)]))[0]) + 8) >> _SPREAD) + 1 << _SPREAD
+    if watermark is None or watermark == INFINITE:
+        return None if watermark is None else HIGHEST >> _SPREAD << _SPREAD
+    return ((int(_float_keys(np.array([float(watermark)]))[0]) + 8) >> _SPREAD) + 1 << _SPREAD
 
 
 def micros(column: pl.Series) -> pl.Series:
@@ -99,30 +103,30 @@ def micros(column: pl.Series) -> pl.Series:
     return column.to_physical()
 
 
-def watermark_micros(line: WatermarkValue, is_date: bool) -> int | None:
+def watermark_micros(watermark: WatermarkValue, is_date: bool) -> int | None:
     """The watermark of a time in microseconds; None while it has no value."""
-    return None if line is None else int(line) * (DAY if is_date else 1)
+    return None if watermark is None else int(watermark) * (DAY if is_date else 1)
 
 
-def _at(column: pl.Series, line: int | float | str, test: WatermarkTest) -> pl.Series:
+def _at(column: pl.Series, watermark: int | float | str, test: WatermarkTest) -> pl.Series:
     if column.dtype.is_float():
-        column, line = column.cast(pl.Float64), float(line)
+        column, watermark = column.cast(pl.Float64), float(watermark)
     else:
         column = column.to_physical().cast(pl.Int64)
-        line = float(line) if isinstance(line, float) else int(line)
-    return column <= line if test.inclusive else column < line
+        watermark = float(watermark) if isinstance(watermark, float) else int(watermark)
+    return column <= watermark if test.inclusive else column < watermark
 
 
-def _at_decimal(column: pl.Series, line: Decimal, test: WatermarkTest) -> pl.Series:
+def _at_decimal(column: pl.Series, watermark: Decimal, test: WatermarkTest) -> pl.Series:
     """The watermark is rounded to the scale of the column, in the direction that does not change the result."""
     assert isinstance(column.dtype, pl.Decimal)
     scale = column.dtype.scale
     with localcontext(prec=100):
         rounding = ROUND_FLOOR if test.inclusive else ROUND_CEILING
-        line = line.quantize(Decimal(1).scaleb(-scale), rounding)
-        if abs(line.scaleb(scale)) >= Decimal(10) ** _DIGITS:
-            return column.is_not_null() if line > 0 else column.is_not_null() & False
-    limit = pl.Series([line], dtype=pl.Decimal(_DIGITS, scale))
+        watermark = watermark.quantize(Decimal(1).scaleb(-scale), rounding)
+        if abs(watermark.scaleb(scale)) >= Decimal(10) ** _DIGITS:
+            return column.is_not_null() if watermark > 0 else column.is_not_null() & False
+    limit = pl.Series([watermark], dtype=pl.Decimal(_DIGITS, scale))
     wide = column.cast(pl.Decimal(_DIGITS, scale))
     return wide <= limit if test.inclusive else wide < limit
 
@@ -140,15 +144,15 @@ def with_eviction_order(rows: pl.DataFrame, tests: Sequence[WatermarkTest]) -> p
 
 
 def evict(
-    name: str, ident: Sequence[str], tests: Sequence[WatermarkTest], lines: Watermarks, state: State
+    name: str, ident: Sequence[str], tests: Sequence[WatermarkTest], watermarks: Watermarks, state: State
 ) -> pl.DataFrame | None:
     """Deletes the rows of a table that pass all tests. Returns them, or None if there are none."""
-    limit = eviction_limit(lines.get(tests[0].watermark)) if tests else None
+    limit = eviction_limit(watermarks.get(tests[0].watermark)) if tests else None
     table = state.find_table(name, ident) if limit is not None else None
     if table is None or limit is None:
         return None
     near = table.between(None, limit)
-    ended = near.filter(all_pass(tests, near, lines))
+    ended = near.filter(all_pass(tests, near, watermarks))
     if ended.is_empty():
         return None
     table.write(None, ended, -ended.height)

@@ -149,10 +149,10 @@ class WindowAggregate:
 
     def evict_closed(self, clock: Clock, state: State) -> pl.DataFrame | None:
         """Evicts the windows that are closed for good, and returns their groups."""
-        line = self.watermark(clock.watermarks)
-        if line is None:
+        watermark = self.watermark(clock.watermarks)
+        if watermark is None:
             return None
-        limit = None if line == INFINITE else self.order.limit(int(line) - self.spec.lateness)
+        limit = None if watermark == INFINITE else self.order.limit(int(watermark) - self.spec.lateness)
         for number, values in enumerate(self.plan.values):
             bag = state.find_table(table_name(number), value_ident(self.plan, number)) if values.stored else None
             if bag is not None:
@@ -166,10 +166,10 @@ class WindowAggregate:
         """The results of the windows that are not evicted."""
         return groups_content(self.plan, state)
 
-    def watermark(self, lines: Watermarks) -> int | str | None:
+    def watermark(self, watermarks: Watermarks) -> int | str | None:
         """The watermark in microseconds, or INFINITE."""
-        line = None if self.spec.watermark is None else lines.get(self.spec.watermark)
-        return INFINITE if line == INFINITE else watermark_micros(line, self.spec.window.type == "date")
+        watermark = None if self.spec.watermark is None else watermarks.get(self.spec.watermark)
+        return INFINITE if watermark == INFINITE else watermark_micros(watermark, self.spec.window.type == "date")
 
     def _time(self, rows: pl.DataFrame) -> str:
         name, type = self.spec.window.time, self.spec.window.type
@@ -178,21 +178,21 @@ class WindowAggregate:
         return name
 
     def _late(self, times: pl.Series, clock: Clock) -> pl.Series:
-        line = self.watermark(watermarks_for(clock, self.spec.delayed))
-        if line is None:
+        watermark = self.watermark(watermarks_for(clock, self.spec.delayed))
+        if watermark is None:
             return pl.repeat(OK, len(times), eager=True)
         covered = pl.Series(self._grid.covered(times.fill_null(0).to_numpy()))
-        if line == INFINITE:
+        if watermark == INFINITE:
             return covered.cast(pl.Int8) * LATE
-        start, _ = self._grid.earliest_open(int(line) - self.spec.lateness)
+        start, _ = self._grid.earliest_open(int(watermark) - self.spec.lateness)
         return (covered & (times < start)).cast(pl.Int8) * LATE
 
-    def _windows(self, rows: pl.DataFrame, lines: Watermarks) -> pl.DataFrame:
+    def _windows(self, rows: pl.DataFrame, watermarks: Watermarks) -> pl.DataFrame:
         """Partial results of panes as partial results of open windows."""
-        line, window = self.watermark(lines), self.spec.window
-        if line == INFINITE:
-            rows, line = rows.clear(), None
-        after = None if line is None else int(line) - self.spec.lateness
+        watermark, window = self.watermark(watermarks), self.spec.window
+        if watermark == INFINITE:
+            rows, watermark = rows.clear(), None
+        after = None if watermark is None else int(watermark) - self.spec.lateness
         if self._hops.pays(rows.height):
             rows = self._hops.sum_panes(rows, PANE)
             found = self._grid.hops(rows[PANE].to_numpy(), after)

@@ -247,8 +247,8 @@ class IntervalJoin:
         """A row below its side's watermark is late: rows that it would match may have been evicted."""
         if self.spec.proctime:
             return None
-        line = side_watermark(self.spec, port, watermarks_for(clock, self.spec.delayed[port]))
-        late = (rows[self.spec.times[port]] < line).fill_null(False)
+        watermark = side_watermark(self.spec, port, watermarks_for(clock, self.spec.delayed[port]))
+        late = (rows[self.spec.times[port]] < watermark).fill_null(False)
         return (late.cast(pl.Int8) * LATE).cast(pl.Int8) if late.any() else None
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:

@@ -45,11 +45,11 @@ def within_reach(spans: Spans, points: Points) -> Iterator[tuple[Places, Places]
     The cost is that of the result and of sorting both: a search for sorted places is much faster."""
     if not (len(spans.codes) and len(points.codes)):
         return
-    line = _Places(points)
-    rows, order = np.argsort(spans.codes), np.argsort(line.places)
-    sorted_places, codes = line.places[order], spans.codes[rows]
-    start = np.searchsorted(sorted_places, line.at(codes, spans.low[rows]), "left")
-    count = np.searchsorted(sorted_places, line.at(codes, spans.high[rows]), "right") - start
+    index = _Places(points)
+    rows, order = np.argsort(spans.codes), np.argsort(index.places)
+    sorted_places, codes = index.places[order], spans.codes[rows]
+    start = np.searchsorted(sorted_places, index.at(codes, spans.low[rows]), "left")
+    count = np.searchsorted(sorted_places, index.at(codes, spans.high[rows]), "right") - start
     found = np.flatnonzero(count > 0)
     before = np.cumsum(count[found]) - count[found]
     for part in np.split(found, np.flatnonzero(np.diff(before // MANY)) + 1) if len(found) else ():

@@ -83,13 +83,13 @@ class Limits:
         return left if came is None else left | (came < self.waited)
 
 
-def side_watermark(spec: IntervalJoinSpec, side: int, lines: Watermarks) -> int:
+def side_watermark(spec: IntervalJoinSpec, side: int, watermarks: Watermarks) -> int:
     """The watermark of a side in microseconds: no more rows below it are accepted."""
     name = spec.watermarks[side]
-    line = None if name is None else lines.get(name)
-    if line == INFINITE:
+    watermark = None if name is None else watermarks.get(name)
+    if watermark == INFINITE:
         return FOREVER
-    found = watermark_micros(line, spec.watermark_types[side] == "date")
+    found = watermark_micros(watermark, spec.watermark_types[side] == "date")
     return NEVER if found is None else found
 
 
@@ -97,24 +97,24 @@ def limits(spec: IntervalJoinSpec, clock: Clock) -> tuple[Limits, Limits]:
     """The limits of both sides at the end of a step: rows of later steps are not below its watermarks."""
     if spec.proctime:
         now = clock.time_us
-        return _by_the_clock(spec, now, 0), _by_the_clock(spec, now, 1)
-    lines = side_watermark(spec, 0, clock.watermarks), side_watermark(spec, 1, clock.watermarks)
-    return _by_lines(spec, clock, lines, 0), _by_lines(spec, clock, lines, 1)
+        return _by_clock(spec, now, 0), _by_clock(spec, now, 1)
+    watermarks = side_watermark(spec, 0, clock.watermarks), side_watermark(spec, 1, clock.watermarks)
+    return _by_watermarks(spec, clock, watermarks, 0), _by_watermarks(spec, clock, watermarks, 1)
 
 
-def _by_lines(spec: IntervalJoinSpec, clock: Clock, lines: tuple[int, int], side: int) -> Limits:
+def _by_watermarks(spec: IntervalJoinSpec, clock: Clock, watermarks: tuple[int, int], side: int) -> Limits:
     """A row that may be retracted is stored until its retraction would be late. Its matches are still stored then: they
     are kept as long as the row could arrive."""
-    unmet, due, waited = _moved(lines[1 - side], -_last(spec, side)), NEVER, NEVER
+    unmet, due, waited = _moved(watermarks[1 - side], -_last(spec, side)), NEVER, NEVER
     if spec.early is not None and spec.early.mode == PROCTIME:
         waited = clock.time_us - spec.early.delay + 1
     elif spec.early is not None:
-        due = _moved(min(lines), 1 - spec.early.delay)
-    over = unmet if spec.append_only[side] else min(unmet, lines[side])
+        due = _moved(min(watermarks), 1 - spec.early.delay)
+    over = unmet if spec.append_only[side] else min(unmet, watermarks[side])
     return Limits(max(due, unmet), waited, over, NEVER)
 
 
-def _by_the_clock(spec: IntervalJoinSpec, now: int, side: int) -> Limits:
+def _by_clock(spec: IntervalJoinSpec, now: int, side: int) -> Limits:
     """A row may be retracted as long as it can match others, at least in the step of its arrival. Until then its
     matches are stored, too."""
     last, unmet = [_last(spec, side), _last(spec, 1 - side)], now - _last(spec, side)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.kernels.timed import quick
 from tidegate.core.columns import HASH, SEQ, WEIGHT
-from tidegate.ir import specs
 from tidegate.ir.specs import AggregateCall, AggregateSpec, DistinctSpec
+from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels import aggregates, make
 from tidegate.kernels.api import Clock
 from tidegate.kernels.state import CACHE, MemorySegments, Store
@@ -26,7 +26,7 @@ SPECS = {
     "distinct rows": DistinctSpec(("day", "x"), append_only=True),
     "distinct rows that can be deleted": DistinctSpec(("day", "x"), append_only=False),
 }
-OVER = (specs.WatermarkTest("day", "line"),)
+OVER = (WatermarkTest("day", "watermark"),)
 
 
 class Run:
@@ -36,7 +36,7 @@ class Run:
         self.dropped = 0
         self.hashes = aggregates.hashes(spec) if isinstance(spec, AggregateSpec) else ()
 
-    def step(self, rows: list[tuple[int, int]], line: int | None) -> None:
+    def step(self, rows: list[tuple[int, int]], watermark: int | None) -> None:
         self.steps += 1
         CACHE.clear()
         frame = pl.DataFrame(
@@ -52,7 +52,7 @@ class Run:
         frame = frame.with_columns(pl.col("x").alias(name) for name, _ in self.hashes)
         state = Store(self.segments)
         given_rows = [self.kernel.combine(0, frame)] if rows else [None]
-        delta = self.kernel.step(given_rows, Clock(self.steps, 0, {"line": line}), state, self.steps == 1)
+        delta = self.kernel.step(given_rows, Clock(self.steps, 0, {"watermark": watermark}), state, self.steps == 1)
         state.commit()
         self.dropped += delta.evicted
         for row in delta.rows.iter_rows() if delta.rows is not None else ():
@@ -74,14 +74,14 @@ class Run:
 )
 def test_nobody_can_tell(name, steps):
     forgets, keeps = Run(replace(SPECS[name], evict_before=OVER)), Run(SPECS[name])
-    line = 0
+    watermark = 0
     for rows, move in steps:
-        accepted = [(line + day, x) for day, x in rows]
-        forgets.step(accepted, line)
+        accepted = [(watermark + day, x) for day, x in rows]
+        forgets.step(accepted, watermark)
         keeps.step(accepted, None)
         assert forgets.output == keeps.output
-        line += move
-    forgets.step([], line + 100)
+        watermark += move
+    forgets.step([], watermark + 100)
     assert forgets.stored() == 0
     assert forgets.dropped == sum(1 for _ in keeps.output)
 
