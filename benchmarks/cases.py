@@ -18,7 +18,9 @@ from tidegate.core.schema import Column
 from tidegate.database import Database, runtime_of
 from tidegate.spark.feed import Feed
 from tidegate.spark.lowering import wide_schema
+from tidegate.storage.clock_file import write_clock
 from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.objects import LocalStorage, make_folders
 
 SUMS = "SELECT k, SUM(v) AS total, COUNT(*) AS n, AVG(v) AS mean FROM events GROUP BY k"
 
@@ -132,11 +134,12 @@ class Stateless:
 
     def __init__(self, setting: Setting) -> None:
         root = setting.root / "stateless"
-        self.log = InsertLog(root / "inserts")
+        self.log = InsertLog(LocalStorage(root / "inserts"))
+        make_folders([root / "inserts"])
         self.log.open_for_writing()
-        (root / "clock.json").write_text(json.dumps({"tick": 0, "time": 0}))
+        write_clock(root, {"tick": 0, "time": 0, "released": None})
         spec = {
-            "log": str(self.log.folder),
+            "log": str(root / "inserts"),
             "clock": str(root / "clock.json"),
             "relations": {"events": 0},
             **{name: [] for name in ("timed", "replay", "restore")},

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.catalog import Catalog, Column, ConnectorNote, Relation, TimeNote, load, save
+from tidegate.catalog import Catalog, Column, ConnectorNote, Relation, TimeNote
 from tidegate.errors import Error
+from tidegate.storage import catalog_file
+from tidegate.storage.objects import LocalStorage
 
 COLUMNS = (Column("a", "int", False), Column("b", "struct<x:int>"))
 
@@ -115,14 +117,15 @@ def test_a_saved_catalog_is_the_same(catalog: Catalog, tmp_path: Path) -> None:
         changes="append",
     )
     full = catalog.create(source)
-    save(full, tmp_path / "catalog.json")
-    assert load(tmp_path / "catalog.json") == full
-    assert load(tmp_path / "missing.json") == Catalog()
+    storage = LocalStorage(tmp_path)
+    catalog_file.save(full, storage)
+    assert catalog_file.load(storage) == full
 
 
-def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.json"
-    path.write_text('{"version": 99, "relations": []}')
+def test_a_missing_catalog_is_damage_and_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(Error) as caught:
-        load(path)
-    assert caught.value.code == "FOLDER_VERSION"
+        catalog_file.load(LocalStorage(tmp_path))
+    assert (caught.value.code, caught.value.message) == (
+        "FOLDER_DAMAGED",
+        f"{tmp_path / 'catalog.json'} is damaged: it is missing",
+    )

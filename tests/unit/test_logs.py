@@ -8,6 +8,7 @@ import pytest
 from tidegate.errors import Error
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.objects import LocalStorage
 from tidegate.storage.step_header import StepHeader
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def log(folder: Folder) -> StepLog:
-    found = StepLog(folder)
+    found = StepLog(folder.storage)
     found.write(record(1, v=changes(("a", 1, "+I", 1), ("b", 1, "+I", 2))))
     found.write(record(2, v=changes(("a", 1, "-U", -1), ("a", 2, "+U", 1))))
     found.write(record(3))
@@ -49,25 +50,25 @@ def content(log: StepLog, as_of: int | None = None) -> list[tuple[str, int]]:
 
 
 def test_an_entry_is_numbered_and_read_back(folder: Folder) -> None:
-    log = InsertLog(folder.inserts)
+    log = InsertLog(LocalStorage(folder.inserts))
     log.open_for_writing()
     assert [log.append([("t", rows(("a", 1)), 1)]), log.append([("t", rows(("b", 2)), -1), ("u", rows(), 1)])] == [0, 1]
     _, parts = log.read(1)
-    assert [(part.name, part.table.num_rows, part.info["weight"]) for part in parts] == [("t", 1, -1), ("u", 0, 1)]
+    assert [(part.name, part.table.num_rows, part.weight) for part in parts] == [("t", 1, -1), ("u", 0, 1)]
 
 
 def test_an_entry_that_was_renamed_into_place_counts_after_a_crash(folder: Folder) -> None:
-    log = InsertLog(folder.inserts)
+    log = InsertLog(LocalStorage(folder.inserts))
     log.open_for_writing()
     log.append([("t", rows(("a", 1)), 1)])
     (folder.inserts / "HEAD").write_text("0")
-    again = InsertLog(folder.inserts)
+    again = InsertLog(LocalStorage(folder.inserts))
     again.open_for_writing()
     assert again.head() == 1
 
 
 def test_forgotten_entries_keep_their_numbers(folder: Folder) -> None:
-    log = InsertLog(folder.inserts)
+    log = InsertLog(LocalStorage(folder.inserts))
     log.open_for_writing()
     for number in range(3):
         log.append([("t", rows(("a", number)), 1)])
@@ -88,7 +89,7 @@ def test_a_repeated_step_overwrites_itself(log: StepLog) -> None:
 
 
 def test_a_reader_in_another_process_sees_new_steps(log: StepLog, folder: Folder) -> None:
-    reader = StepLog(folder)
+    reader = StepLog(folder.storage)
     reader.refresh()
     log.write(record(5, v=changes(("c", 9, "+I", 1))))
     reader.refresh()

@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 @pytest.fixture
 def log(folder: Folder) -> StepLog:
-    return StepLog(folder)
+    return StepLog(folder.storage)
 
 
 def step(log: StepLog, number: int) -> None:

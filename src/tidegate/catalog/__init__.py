@@ -2,7 +2,6 @@
 
 from tidegate.catalog.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation, TimeNote
-from tidegate.catalog.store import load, save
 from tidegate.core.schema import Column, Schema, names
 
-__all__ = ["Catalog", "Column", "ConnectorNote", "Relation", "Schema", "TimeNote", "load", "names", "save"]
+__all__ = ["Catalog", "Column", "ConnectorNote", "Relation", "Schema", "TimeNote", "names"]

@@ -14,7 +14,7 @@ MARKS = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]FAIL[/
 
 def examine(folder: Path, *, as_json: bool) -> bool:
     """Prints every check; true if nothing is missing."""
-    checks = [*check_machine(), check_folder(folder)]
+    checks = [*check_machine(), check_folder(folder), *check_files(folder)]
     fine = all(check.state != "fail" for check in checks)
     if as_json:
         print(json.dumps({"ok": fine, "checks": [asdict(check) for check in checks]}, indent=2))
@@ -24,7 +24,7 @@ def examine(folder: Path, *, as_json: bool) -> bool:
 
 
 def check_folder(folder: Path) -> Check:
-    """Can be written; if it is a data folder: of this version, and free."""
+    """Can be written; if it is a data folder: of this format, whole, and free."""
     from tidegate.errors import Error
     from tidegate.storage.folder import Folder
 
@@ -38,9 +38,26 @@ def check_folder(folder: Path) -> Check:
         with Folder(place) as data:
             data.open()
     except Error as problem:
+        if problem.code == "FOLDER_DAMAGED":
+            return Check("folder", "ok", f"{place} is a data folder")
         state = "warn" if problem.code == "PIPELINE_IN_USE" else "fail"
         return Check("folder", state, problem.message, problem.hint or "")
     return Check("folder", "ok", f"{place} is a data folder, free to run")
+
+
+def check_files(folder: Path) -> list[Check]:
+    """One line per file of a data folder that is damaged, missing or left over, or one if none is."""
+    from tidegate.storage.folder import Folder
+    from tidegate.storage.integrity import FolderCheck
+
+    if not Folder(folder).exists():
+        return []
+    checked = FolderCheck(folder.absolute()).run()
+    found = [
+        Check("files", "fail" if each.damage else "warn", f"{each.file}: {each.problem}", each.advice)
+        for each in checked.findings
+    ]
+    return found or [Check("files", "ok", f"{checked.files} files checked, all intact")]
 
 
 def _print(checks: list[Check], fine: bool) -> None:

@@ -1,26 +1,77 @@
-"""Durable files: written whole under a temporary name, flushed, and renamed into place."""
+"""Durable files: written whole under a temporary name, flushed, and renamed into place; sealed with a checksum."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from xxhash import xxh3_64_hexdigest
+
+from tidegate.core.records import Malformed
+
+TEMPORARY = ".tmp"
+"""How the name of a file that is being written ends; it begins with a dot."""
+PUBLIC, PRIVATE = 0o666, 0o600
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, durably."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
+@contextmanager
+def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable: bool = True) -> Iterator[BinaryIO]:
+    """Opens a file that takes the place of `path`, durably, when the block ends; an error leaves nothing behind.
+    `absent`: FileExistsError if there is such a file already. Not `durable`: it need not survive a crash."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        if absent:
+            os.link(temporary, path)
+            temporary.unlink()
+        else:
+            os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def write_atomically(path: Path, data: bytes, mode: int = PRIVATE) -> None:
+    """Replaces a file as a whole, durably."""
+    with replacing(path, mode) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
+    """Makes names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_temporary(name: str) -> bool:
+    """True for the name of a file whose writer did not finish."""
+    return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def seal(kind: str, body: bytes) -> bytes:
+    """The content of a file of some kind: one line with the kind and the checksum of what follows."""
+    return f"tidegate {kind} {xxh3_64_hexdigest(body)}\n".encode() + body
+
+
+def unseal(kind: str, data: bytes) -> bytes:
+    """What was sealed; Malformed if the file is of another kind, or is not what was written."""
+    line, _, body = data.partition(b"\n")
+    if not data:
+        raise Malformed("it is empty")
+    if not line.startswith(f"tidegate {kind} ".encode()):
+        raise Malformed("its first line is damaged")
+    if line != f"tidegate {kind} {xxh3_64_hexdigest(body)}".encode():
+        raise Malformed("its checksum is wrong")
+    return body

@@ -90,8 +90,13 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "FOLDER_VERSION": Entry(
         PipelineError,
-        "{folder} was written by version {found}, this is {expected}",
-        "use that version, or another folder",
+        "{folder} has format {found}, this version reads format {expected}",
+        "open it with the version that wrote it, or begin a new folder and run your script there",
+    ),
+    "FOLDER_DAMAGED": Entry(
+        PipelineError,
+        "{file} is damaged: {reason}",
+        "restore the data folder from a backup, or begin a new one; `tidegate doctor DIR` checks every file",
     ),
     "PIPELINE_FAILED": Entry(PipelineError, "the pipeline stopped: {reason}", "see {log}"),
     "DATABASE_CLOSED": Entry(PipelineError, "this database is closed", "open it again with tidegate.connect(...)"),

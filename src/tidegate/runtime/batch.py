@@ -15,7 +15,7 @@ from tidegate.catalog.bus import BUS, documents_as_text
 from tidegate.catalog.relation import Relation
 from tidegate.core.schema import Column, Schema, names
 from tidegate.runtime.values import coerce
-from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.insert_log import EntryHeader, InsertLog
 
 Part = tuple[str, pa.Table, int]
 
@@ -66,7 +66,7 @@ class Batch:
     def commit(self) -> int | None:
         """Writes the entry; returns its number, None if there was nothing to write."""
         parts = [part for part in self._parts if part[1].num_rows]
-        header = {"advance": self._advanced} if self._advanced else None
+        header = EntryHeader(advance=self._advanced) if self._advanced else None
         self._parts, self._advanced = [], {}
         if any(relation == BUS for relation, _, _ in parts):
             self._on_events()

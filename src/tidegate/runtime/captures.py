@@ -18,8 +18,9 @@ from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import TABLES
 from tidegate.runtime.sources import capture_sessions
 from tidegate.storage.folder import Folder
-from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.insert_log import EntryHeader, InsertLog
 from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_header import RejectedRow as StoredRejection
 from tidegate.storage.step_log import StepLog
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class LogIntake:
         log = self._inserts
         with log.lock:
             parts = self._parts(rows)
-            header = {"errors": [list(each) for each in rejected]} if rejected else None
+            header = EntryHeader(errors=tuple(StoredRejection(*each) for each in rejected))
             log.append(parts, header, {self._session: position, TABLES: self._filled(rows)})
 
     def _parts(self, rows: Sequence[Rows]) -> list[Rows]:

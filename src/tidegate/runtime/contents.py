@@ -78,7 +78,7 @@ class Contents:
         for _, _, parts in self._inserts.entries(
             max(first, self._inserts.first()), self._inserts.head(), {relation.name}
         ):
-            found += [(part.table, part.info["weight"]) for part in parts]
+            found += [(part.table, part.weight) for part in parts]
         return found
 
     def with_pending(self, relation: Relation) -> pa.Table:

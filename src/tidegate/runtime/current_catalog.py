@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tidegate.catalog import Catalog, store
+from tidegate.catalog import Catalog
+from tidegate.storage import catalog_file
+from tidegate.storage.objects import Storage
 
 
 class CurrentCatalog:
     """Holds the catalog of an open data folder for everyone who reads it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.value = store.load(path)
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.value = catalog_file.load(storage)
 
     def replace(self, catalog: Catalog) -> None:
         """Make a catalog the current one, durably."""
-        store.save(catalog, self._path)
+        catalog_file.save(catalog, self._storage)
         self.value = catalog

@@ -21,8 +21,9 @@ from tidegate.runtime.contents import Contents, frame_of, schema_of
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.sources import polled_source
 from tidegate.spark.connection import SparkConnection
-from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.insert_log import EntryHeader, InsertLog
 from tidegate.storage.ledger import Ledger
+from tidegate.storage.step_header import RejectedRow
 from tidegate.storage.step_log import StepLog
 
 _log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class PolledTables:
         before = self._ledger.refreshes().get(relation.name)
         new = rejected if before is None or before.refused != digest else []
         parts = [(relation.name, table, weight) for table, weight in tables if table.num_rows]
-        entry = self._inserts.append(parts, {"errors": new} if new else None)
+        entry = self._inserts.append(parts, EntryHeader(errors=tuple(RejectedRow(*each) for each in new)))
         self._ledger.refreshed(relation.name, entry, time.time_ns() // 1000, digest)
 
     def _possible_rows(self, relation: Relation, schema: pa.Schema, pending: Sequence[pa.Table]) -> pl.DataFrame:

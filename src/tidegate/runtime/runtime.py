@@ -27,7 +27,9 @@ from tidegate.runtime.system import SystemRelations
 from tidegate.spark.connection import SparkConnection
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.integrity import check_complete, remove_leftovers
 from tidegate.storage.ledger import Ledger
+from tidegate.storage.objects import LocalStorage
 from tidegate.storage.step_log import StepLog
 
 if TYPE_CHECKING:
@@ -51,9 +53,12 @@ class Runtime:
         read_only: bool,
     ) -> None:
         self.folder, self.read_only, self.closed = folder, read_only, False
-        self.catalog = CurrentCatalog(folder.catalog)
-        self.inserts, self.log, self.ledger = InsertLog(folder.inserts), StepLog(folder), Ledger(folder)
-        self.log.refresh()
+        self.catalog = CurrentCatalog(folder.storage)
+        self.inserts, self.log = InsertLog(LocalStorage(folder.inserts)), StepLog(folder.storage)
+        self.ledger = Ledger(folder.storage)
+        check_complete(folder, self.log, self.inserts)
+        if not read_only:
+            remove_leftovers(folder, self.log)
         self.spark = SparkConnection(
             folder,
             self.log,

@@ -28,7 +28,8 @@ class Exchange:
             return block
         folder = Path(self.folder, str(batch_of_task()))
         folder.mkdir(parents=True, exist_ok=True)
-        name = written(block.payload, folder)
+        name = uuid.uuid4().hex
+        (folder / name).write_bytes(block.payload)
         return block._replace(tag=BY_FILE + block.tag, payload=f"{folder.name}/{name}".encode())
 
     def received(self, block: Block) -> Block:
@@ -45,10 +46,3 @@ class Exchange:
     def begin(self) -> None:
         """No micro-batch is under way: what is there was left behind."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def written(payload: bytes, folder: Path) -> str:
-    """The name of a new file in a folder that has these bytes."""
-    name = uuid.uuid4().hex
-    (folder / name).write_bytes(payload)
-    return name

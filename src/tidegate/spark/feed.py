@@ -22,7 +22,9 @@ from pyspark.sql.types import StructType
 
 from tidegate.core.columns import WEIGHT
 from tidegate.spark import blocks
+from tidegate.storage.clock_file import read_clock
 from tidegate.storage.insert_log import HEAD, InsertLog
+from tidegate.storage.objects import LocalStorage
 
 ENTRIES_PER_PARTITION = 4
 WORTH_STRIPES = 2_000_000
@@ -93,13 +95,13 @@ class FeedReader(DataSourceStreamReader):
         return [(0, 0) if stat is None else (stat.st_mtime_ns, stat.st_ino) for stat in stats]
 
     def _released(self) -> int | None:
-        released: int | None = json.loads(Path(self.spec["clock"]).read_text()).get("released")
+        released: int | None = read_clock(Path(self.spec["clock"]).parent)["released"]
         return released
 
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        log = InsertLog(Path(self.spec["log"]))
-        clock = json.loads(Path(self.spec["clock"]).read_text())
-        released = clock.get("released")
+        log = InsertLog(LocalStorage(Path(self.spec["log"])))
+        clock = read_clock(Path(self.spec["clock"]).parent)
+        released = clock["released"]
         entry = max(log.head() if released is None else released, start["entry"])
         if entry == start["entry"] and clock["tick"] <= start["tick"]:
             return start
@@ -128,7 +130,7 @@ class FeedReader(DataSourceStreamReader):
 
     def _stripes(self, low: int, high: int) -> int:
         """Into how many stripes the rows of a few large entries are cut, so that all cores have work."""
-        log = InsertLog(Path(self.spec["log"]))
+        log = InsertLog(LocalStorage(Path(self.spec["log"])))
         large = sum(log.size(number) for number in range(low, high)) >= WORTH_STRIPES
         return int(self.spec["parallelism"]) if large else 1
 
@@ -148,17 +150,17 @@ class FeedReader(DataSourceStreamReader):
         relations: dict[str, int] = self.spec["relations"]
         counts: dict[str, int] = {}
         advanced: list[dict[str, Any]] = []
-        refused: list[list[str]] = []
-        for number, header, parts in InsertLog(Path(self.spec["log"])).entries(low, high):
+        refused: list[list[str | None]] = []
+        for number, header, parts in InsertLog(LocalStorage(Path(self.spec["log"]))).entries(low, high):
             seq = number << 32
             if first:
-                advanced += [header["advance"]] if "advance" in header else []
-                refused += [each for each in header.get("errors", []) if number >= relations.get(each[0], number + 1)]
+                advanced += [dict(header.advance)] if header.advance else []
+                refused += [list(each) for each in header.errors if number >= relations.get(each.relation, number + 1)]
             for part in parts:
                 rows, at = _stripe(part.table, partition)
                 if number >= relations.get(part.name, number + 1) and rows.num_rows:
                     counts[part.name] = counts.get(part.name, 0) + rows.num_rows
-                    yield _wide_rows(part.name, rows, part.info["weight"], seq + at, schema)
+                    yield _wide_rows(part.name, rows, part.weight, seq + at, schema)
                 seq += part.table.num_rows
         stats = json.dumps({"rows_in": counts, "entry": high, "advanced": advanced}).encode()
         found = [blocks.Block(blocks.STATS, 0, "", stats)]

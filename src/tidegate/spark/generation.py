@@ -16,17 +16,14 @@ from pyspark.sql import functions as F
 
 from tidegate.circuit.identity import digest
 from tidegate.circuit.model import Branch, Circuit, Input
-from tidegate.circuit.stored import KERNEL_VERSIONS, KINDS
 from tidegate.connectors import registry
 from tidegate.connectors.contract import SourceSpec, StreamSource
-from tidegate.core.files import write_atomically
-from tidegate.core.records import Codec
 from tidegate.core.schema import Schema
 from tidegate.spark import blocks, compat
 from tidegate.spark.lowering import Consumer, Replays, consumers
 from tidegate.spark.processor import STATE
+from tidegate.storage.generations import CODEC, FeedStart, GenerationFiles, GenerationRecord
 
-FILE = "generation.json"
 FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}
 
 
@@ -212,123 +209,54 @@ class StoredSources(Mapping[str, StreamSource]):
         return len(self._specs)
 
 
-@dataclass(frozen=True)
-class FeedStart:
-    """The first offset of a generation's feed."""
-
-    entry: int
-    tick: int
-    time: int
-    lines: Mapping[str, int | float | str | None]
-
-
-@dataclass(frozen=True)
-class GenerationRecord:
-    """A generation as it is stored: `sources` in the order of Spark's offsets, `restore` relative to the folder of
-    generations."""
-
-    number: int
-    base_step: int
-    circuit: Circuit
-    sources: tuple[SourceSpec, ...]
-    fed: Mapping[str, int]
-    fingerprint: str
-    logged: frozenset[str]
-    begun: Mapping[str, int]
-    idle: Mapping[str, int]
-    start: FeedStart
-    positions: Mapping[str, Mapping[str, Any]]
-    carried: frozenset[str]
-    known_outputs: Mapping[str, str]
-    restore: tuple[str, ...]
-
-    @staticmethod
-    def of(generation: Generation, folder: Path) -> GenerationRecord:
-        wanted = generation.wanted
-        return GenerationRecord(
-            number=generation.number,
-            base_step=generation.base_step,
-            circuit=wanted.circuit,
-            sources=tuple(source.spec for source in wanted.sources.values()),
-            fed=wanted.fed,
-            fingerprint=wanted.fingerprint,
-            logged=wanted.logged,
-            begun=wanted.begun,
-            idle=wanted.idle,
-            start=FeedStart(**generation.start),
-            positions=generation.positions,
-            carried=generation.carried,
-            known_outputs=generation.known_outputs,
-            restore=tuple(str(Path(path).relative_to(folder)) for path in generation.restore),
-        )
-
-    def generation(self, folder: Path) -> Generation:
-        sources = StoredSources(self.sources)
-        wanted = Wanted(self.circuit, sources, self.fed, self.fingerprint, self.logged, self.begun, self.idle)
-        start = {field.name: getattr(self.start, field.name) for field in fields(self.start)}
-        positions = {relation: dict(position) for relation, position in self.positions.items()}
-        restore = tuple(str(folder / path) for path in self.restore)
-        return Generation(
-            self.number, self.base_step, wanted, start, positions, self.carried, self.known_outputs, restore
-        )
+def record_of(generation: Generation, folder: Path) -> GenerationRecord:
+    """A generation as it is stored."""
+    wanted = generation.wanted
+    return GenerationRecord(
+        number=generation.number,
+        base_step=generation.base_step,
+        circuit=wanted.circuit,
+        sources=tuple(source.spec for source in wanted.sources.values()),
+        fed=wanted.fed,
+        fingerprint=wanted.fingerprint,
+        logged=wanted.logged,
+        begun=wanted.begun,
+        idle=wanted.idle,
+        start=FeedStart(**generation.start),
+        positions=generation.positions,
+        carried=generation.carried,
+        known_outputs=generation.known_outputs,
+        restore=tuple(str(Path(path).relative_to(folder)) for path in generation.restore),
+    )
 
 
-CODEC = Codec({**KINDS, "source": SourceSpec}, KERNEL_VERSIONS)
+def generation_of(record: GenerationRecord, folder: Path) -> Generation:
+    """The generation of a stored record."""
+    sources = StoredSources(record.sources)
+    wanted = Wanted(record.circuit, sources, record.fed, record.fingerprint, record.logged, record.begun, record.idle)
+    return Generation(
+        number=record.number,
+        base_step=record.base_step,
+        wanted=wanted,
+        start={each.name: getattr(record.start, each.name) for each in fields(record.start)},
+        positions={relation: dict(position) for relation, position in record.positions.items()},
+        carried=record.carried,
+        known_outputs=record.known_outputs,
+        restore=tuple(str(folder / path) for path in record.restore),
+    )
 
 
-class Generations:
+class Generations(GenerationFiles):
     """The generations of one data folder: finds the newest, makes the next."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
 
     def current(self) -> Generation | None:
         """The newest generation that was begun."""
-        numbers = sorted(int(path.name) for path in self._folder.iterdir() if (path / FILE).exists())
-        if not numbers:
-            return None
-        document = json.loads((self.home(numbers[-1]) / FILE).read_text())
-        return CODEC.decode(GenerationRecord, document).generation(self._folder)
-
-    def home(self, number: int) -> Path:
-        return self._folder / str(number)
-
-    def checkpoint(self, number: int) -> Path:
-        return self.home(number) / "checkpoint"
+        record = self.newest()
+        return None if record is None else generation_of(record, self.folder)
 
     def begin(self, generation: Generation) -> None:
         """Makes a generation the newest. Until this has happened the one before is still in force."""
-        self.home(generation.number).mkdir(parents=True, exist_ok=True)
-        document = CODEC.encode(GenerationRecord.of(generation, self._folder))
-        write_atomically(self.home(generation.number) / FILE, json.dumps(document).encode())
-
-    def forget_before(self, number: int) -> None:
-        """Removes generations that were taken over completely."""
-        for path in self._folder.iterdir():
-            if path.name.isdigit() and int(path.name) < number:
-                shutil.rmtree(path, ignore_errors=True)
-
-    def committed(self, number: int) -> int | None:
-        """The last batch that Spark has committed, None if there is none."""
-        return compat.last_committed_batch(self.checkpoint(number))
-
-    def planned(self, number: int) -> int | None:
-        """The last batch whose offsets are in Spark's write-ahead log."""
-        return compat.last_planned_batch(self.checkpoint(number))
-
-    def sweep(self, number: int) -> None:
-        """Removes what a generation that was killed before its first batch was planned has left behind: Spark does not
-        begin in a folder that has so much as a temporary file in it."""
-        if self.planned(number) is None:
-            shutil.rmtree(self.checkpoint(number), ignore_errors=True)
-
-    def offsets(self, number: int, batch: int) -> list[str]:
-        """The offset of every source after a batch, as Spark wrote it: first the feed, then the connectors."""
-        return list(compat.read_planned_batch(self.checkpoint(number), batch).offsets)
-
-    def next_number(self) -> int:
-        """A number no generation has used, finished or not."""
-        return max((int(path.name) for path in self._folder.iterdir() if path.name.isdigit()), default=-1) + 1
+        self.write(record_of(generation, self.folder))
 
     def export_state(self, spark: SparkSession, old: Generation, ops: set[str], number: int) -> tuple[str, ...]:
         """Writes the state of some ops of a generation as files of blocks the next one restores from."""

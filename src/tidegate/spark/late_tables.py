@@ -9,7 +9,7 @@ from tidegate.core.columns import WEIGHT
 from tidegate.core.types import nullable_schema
 from tidegate.spark.processing_clock import ProcessingClock
 from tidegate.spark.recorder import Late
-from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.insert_log import EntryHeader, InsertLog
 from tidegate.storage.step_log import StepLog
 
 
@@ -32,12 +32,10 @@ class LateTables:
         kept = [(table, rows.rename_columns(columns[table].names).cast(columns[table]), 1) for table, rows, _ in parts]
         kept = [part for part in kept if part[1].num_rows]
         if kept and not self._inserted_before(step):
-            self._inserts.append(kept, {"late_of": step})
+            self._inserts.append(kept, EntryHeader(late_of=step))
             self._clock.release_own()
 
     def _inserted_before(self, step: int) -> bool:
         """True if an earlier run of this step has appended them."""
         first = max(self._log.header(step).entry, self._inserts.first())
-        return any(
-            self._inserts.read(number, set())[0].get("late_of") == step for number in range(first, self._inserts.head())
-        )
+        return any(self._inserts.header(number).late_of == step for number in range(first, self._inserts.head()))

@@ -23,9 +23,10 @@ from tidegate.kernels.api import Clock, Grouping, Kernel
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
-from tidegate.spark.exchange import Exchange, written
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.late_rows import Stats, Watch, admit, classifies_by_state, drop_late
 from tidegate.spark.xxhash64 import hashes as hash_columns
+from tidegate.storage.blobs import write_blob
 
 NEVER = Clock(0, 0)
 """A clock by which nothing is late."""
@@ -150,12 +151,12 @@ def output_block(address: str, rows: pl.DataFrame, spill: str, key: Sequence[str
     payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
-    told = [written(payload, Path(spill)), rows.height, int(rows[WEIGHT].sum())]
+    told = [write_blob(payload, Path(spill)), rows.height, int(rows[WEIGHT].sum())]
     return Block(address, 0, blocks.SPILLED, json.dumps(told).encode())
 
 
 def _logged(address: str, changes: pl.DataFrame, spill: str) -> Block:
-    told = [written(codec.encode(changes), Path(spill)), changes.height, int(changes[WEIGHT].sum())]
+    told = [write_blob(codec.encode(changes), Path(spill)), changes.height, int(changes[WEIGHT].sum())]
     return Block(address, 0, blocks.LOGGED, json.dumps(told).encode())
 
 

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.contract import Partitioned, StreamSource
-from tidegate.core.files import write_atomically
 from tidegate.spark import compat
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
@@ -29,13 +28,12 @@ from tidegate.spark.succession import Succession
 from tidegate.spark.timer import ClockTimer
 from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import InputProgress
-from tidegate.storage.folder import Folder
+from tidegate.storage.folder import Folder, Settings
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
 
 _log = logging.getLogger(__name__)
 
-SETTINGS_FILE = "pipeline.json"
 STARTS = 4
 """How many times a query is started whose workers did not come up in time."""
 SPARKS_OWN = "200"
@@ -67,6 +65,7 @@ class Pipeline:
         self._running: Wanted | None = None
         self._launched: tuple[Generation, Wanted, int | None] | None = None
         self._starts = 0
+        self._superseding = False
         self._waiting, self._next_attempt = False, 0.0
         self._timer: ClockTimer | None = None
         spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
@@ -75,12 +74,13 @@ class Pipeline:
     def partitions(self) -> int:
         """The number of shuffle partitions: state is laid out by it, so it is pinned at the first run, to what the user
         set or to the number of cores."""
-        path = self._folder.root / SETTINGS_FILE
-        if not path.exists():
+        pinned = self._folder.settings.read().partitions
+        if pinned is None:
             wanted = self._spark.conf.get("spark.sql.shuffle.partitions")
             count = self._spark.sparkContext.defaultParallelism if wanted == SPARKS_OWN else wanted
-            write_atomically(path, json.dumps({"partitions": max(1, int(count or 1))}).encode())
-        return int(json.loads(path.read_text())["partitions"])
+            pinned = max(1, int(count or 1))
+            self._folder.settings.write(Settings(pinned))
+        return pinned
 
     @property
     def active(self) -> bool:
@@ -202,6 +202,7 @@ class Pipeline:
 
     def _launch(self, generation: Generation, wanted: Wanted, last_batch: int | None = None) -> None:
         self._generations.sweep(generation.number)
+        self._generations.check(generation.number)
         checkpoint = self._generations.checkpoint(generation.number)
         start = json.dumps(generation.start)
         clock = ClockSource(self._folder.id, str(checkpoint), generation.base_step, start, self._wall)
@@ -232,6 +233,7 @@ class Pipeline:
             .start()
         )
         self._recorder, self._running, self._launched = recorder, wanted, (generation, wanted, last_batch)
+        self._superseding = True
         if self._wall and last_batch is None:
             self._timer = ClockTimer(self._next_timer, self.clock.tick)
 
@@ -262,10 +264,17 @@ class Pipeline:
     def _after_step(self, step: int, late: Late) -> None:
         assert self._launched is not None
         self._late_tables.insert(self._launched[0].circuit, step, late)
+        self._forget_generations(self._launched[0].number)
         self.clock.publish()
         self._on_step(step)
         if self._timer is not None:
             self._timer.reschedule()
+
+    def _forget_generations(self, number: int) -> None:
+        """Remove earlier generations once the present one has committed a batch."""
+        if self._superseding and self._generations.committed(number) is not None:
+            self._generations.forget_before(number)
+            self._superseding = False
 
     def _failed(self, failure: StreamingQueryException, last: bool) -> None:
         """Ignore the end of a query that was asked to stop; start one again whose Python worker did not come up in

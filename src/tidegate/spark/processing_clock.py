@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from tidegate.core.files import write_atomically
 from tidegate.spark.watermark_tracker import WatermarkTracker
+from tidegate.storage.clock_file import read_clock, write_clock
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
 
@@ -83,11 +82,7 @@ class ProcessingClock:
                 self._write({**self.read(), "released": self._inserts.head()})
 
     def read(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return {"tick": 0, "time": 0, "released": 0}
-        return found
+        return read_clock(self._path.parent)
 
     def next_us(self) -> int:
         """Processing time of the next step, in microseconds since 1970."""
@@ -95,4 +90,4 @@ class ProcessingClock:
         return int(clock.get("next", clock["time"]))
 
     def _write(self, clock: dict[str, Any]) -> None:
-        write_atomically(self._path, json.dumps(clock).encode())
+        write_clock(self._path.parent, clock)

@@ -21,10 +21,11 @@ from tidegate.kernels.api import Clock
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.compat import NO_OFFSET
-from tidegate.spark.exchange import Exchange, written
+from tidegate.spark.exchange import Exchange
 from tidegate.spark.generation import Generation
 from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import larger
+from tidegate.storage.blobs import unsealed, write_blob
 from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -149,7 +150,7 @@ class Recorder:
 
     def _late_file(self, drop: dict[str, Any], rows: pl.DataFrame) -> LateFile:
         """Stores many late rows as they are; they become text when somebody reads them."""
-        name = written(codec.encode(rows), self._spill)
+        name = write_blob(codec.encode(rows), self._spill)
         count = int(rows[WEIGHT].abs().sum()) * max(1, len(drop["views"]))
         return LateFile(name, count, *self._dropped_by(drop))
 
@@ -200,7 +201,7 @@ class Recorder:
     def _decode(self, tag: str, payload: bytes) -> pl.DataFrame:
         if tag == blocks.SPILLED:
             path = self._spill / json.loads(payload)[0]
-            payload = path.read_bytes()
+            payload = bytes(unsealed(path.read_bytes()))
             path.unlink(missing_ok=True)
         return codec.decode(payload)
 

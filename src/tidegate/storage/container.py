@@ -1,6 +1,7 @@
-"""A file of named Arrow parts behind one JSON header: what an entry of the insert log and of the step log is.
+"""A file of named Arrow parts behind one JSON header: an entry of the insert log or of the step log.
 
-The file is written under a temporary name, flushed to disk and renamed, so it is there whole or not at all.
+The header has a checksum, and the checksum and length of every part: a damaged header or a file of another length is
+noticed when the header is read, a damaged part when it is read.
 """
 
 from __future__ import annotations
@@ -9,67 +10,135 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from xxhash import xxh3_64_intdigest
 
-from tidegate.core.files import write_atomically
+from tidegate.core.records import Codec, Malformed
+from tidegate.storage.documents import MISSING, damaged
+from tidegate.storage.objects import Data, Storage
 
-LENGTH = struct.Struct("<Q")
+HEAD = struct.Struct("<4sIQ")
+MAGIC = b"TGC2"
+CODEC = Codec()
+FIRST_READ = 4096
 
 
 @dataclass(frozen=True)
 class Part:
-    """One table in a container, with what the header says of it."""
+    """One table in a container, and the weight of its rows where they do not have one each."""
 
     name: str
     table: pa.Table
-    info: dict[str, Any]
+    weight: int = 1
 
 
-def encode(table: pa.Table) -> bytes:
+@dataclass(frozen=True)
+class PartIndex:
+    """Where a part is: its length, and the checksum of its bytes."""
+
+    name: str
+    rows: int
+    weight: int
+    bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Index:
+    """The JSON at the beginning of a container."""
+
+    header: Any
+    parts: tuple[PartIndex, ...]
+
+
+def encode(table: pa.Table) -> memoryview:
     """An Arrow table as an IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return bytes(sink.getvalue())
+    return memoryview(sink.getvalue())
 
 
-def decode(blob: bytes | pa.Buffer | memoryview) -> pa.Table:
+def decode(data: bytes | memoryview) -> pa.Table:
     """The table of an IPC stream."""
-    return pa.ipc.open_stream(blob).read_all()
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
 
 
-def write(path: Path, header: dict[str, Any], parts: Sequence[Part]) -> None:
-    """Writes a container durably: when this returns it survives a crash."""
+def encode_all(header: Any, parts: Sequence[Part]) -> list[Data]:
+    """The bytes of a container, in pieces."""
     blobs = [encode(part.table) for part in parts]
-    index = [
-        {"name": part.name, "bytes": len(blob), "rows": part.table.num_rows, **part.info}
+    index = tuple(
+        PartIndex(part.name, part.table.num_rows, part.weight, len(blob), xxh3_64_intdigest(blob))
         for part, blob in zip(parts, blobs, strict=True)
-    ]
-    head = json.dumps({**header, "parts": index}).encode()
-    write_atomically(path, LENGTH.pack(len(head)) + head + b"".join(blobs))
+    )
+    head = json.dumps(CODEC.encode(Index(header, index))).encode()
+    return [HEAD.pack(MAGIC, len(head), xxh3_64_intdigest(head)), head, *blobs]
 
 
-def read_header(path: Path) -> dict[str, Any]:
-    """The header alone, without the rows."""
-    with open(path, "rb") as file:
-        (length,) = LENGTH.unpack(file.read(LENGTH.size))
-        header: dict[str, Any] = json.loads(file.read(length))
-    return header
+def read_header(storage: Storage, name: str) -> Any:
+    """The header alone, without the rows; FOLDER_DAMAGED if the file is missing, damaged or of another length."""
+    try:
+        start = storage.read_range(name, 0, FIRST_READ)
+        length = _head_length(start)
+        if length > len(start):
+            start += storage.read_range(name, len(start), length - len(start))
+        index = _index(start)
+        _check_size(index, length, storage.size(name) or 0)
+    except FileNotFoundError:
+        raise damaged(storage.location(name), MISSING) from None
+    except ValueError as problem:
+        raise damaged(storage.location(name), problem) from None
+    return index.header
 
 
-def read(path: Path, only: set[str] | None = None) -> tuple[dict[str, Any], list[Part]]:
-    """The header and the parts, or those of the given names."""
-    data = memoryview(path.read_bytes())
-    (length,) = LENGTH.unpack(data[: LENGTH.size])
-    start = LENGTH.size + length
-    header: dict[str, Any] = json.loads(bytes(data[LENGTH.size : start]))
-    parts = []
-    for info in header["parts"]:
-        blob = data[start : start + info["bytes"]]
-        start += info["bytes"]
-        if only is None or info["name"] in only:
-            parts.append(Part(info["name"], decode(pa.py_buffer(blob)), info))
-    return header, parts
+def read(storage: Storage, name: str, only: set[str] | None = None) -> tuple[Any, list[Part]]:
+    """The header and the parts, or those of the given names; FOLDER_DAMAGED if what is read is not what was written."""
+    try:
+        return parse(storage.read(name), only)
+    except FileNotFoundError:
+        raise damaged(storage.location(name), MISSING) from None
+    except (ValueError, pa.ArrowException) as problem:
+        raise damaged(storage.location(name), problem) from None
+
+
+def parse(data: bytes, only: set[str] | None = None) -> tuple[Any, list[Part]]:
+    """The header and the parts of a container's bytes; Malformed if they are not what was written."""
+    start = _head_length(data)
+    index = _index(data)
+    _check_size(index, start, len(data))
+    view, parts = memoryview(data), []
+    for each in index.parts:
+        if only is None or each.name in only:
+            blob = view[start : start + each.bytes]
+            if xxh3_64_intdigest(blob) != each.checksum:
+                raise Malformed(f"the checksum of its part {each.name} is wrong")
+            parts.append(Part(each.name, decode(blob), each.weight))
+        start += each.bytes
+    return index.header, parts
+
+
+def _head_length(data: bytes) -> int:
+    if len(data) < HEAD.size:
+        raise Malformed("it is cut off" if data else "it is empty")
+    magic, length, _ = HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise Malformed("its first bytes are damaged")
+    return HEAD.size + int(length)
+
+
+def _index(data: bytes) -> Index:
+    _, length, checksum = HEAD.unpack_from(data)
+    head = data[HEAD.size : HEAD.size + length]
+    if len(head) < length:
+        raise Malformed("it is cut off")
+    if xxh3_64_intdigest(head) != checksum:
+        raise Malformed("the checksum of its header is wrong")
+    return CODEC.decode(Index, json.loads(head))
+
+
+def _check_size(index: Index, start: int, size: int) -> None:
+    expected = start + sum(part.bytes for part in index.parts)
+    if size != expected:
+        raise Malformed(f"it has {size} bytes instead of {expected}")

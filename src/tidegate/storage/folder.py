@@ -7,14 +7,33 @@ import fcntl
 import json
 import os
 import uuid
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tidegate import errors
-from tidegate.core.files import write_atomically
+from tidegate.storage import catalog_file, clock_file, generations, ledger, step_index
+from tidegate.storage.documents import MISSING, Document, damaged
+from tidegate.storage.objects import FOLDER_MODE, LocalStorage, make_folders
 
-FORMAT = 1
+FORMAT = 2
 MARKER = "tidegate.json"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What makes a folder a data folder. `id` tells this database from any other, wherever its folder is moved to."""
+
+    format: int
+    id: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is pinned at the first run. `partitions`: the number of shuffle partitions, by which state is laid out."""
+
+    partitions: int | None
 
 
 class Folder:
@@ -22,11 +41,14 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self.storage = LocalStorage(self.root)
+        self.marker = Document(self.storage, MARKER, "marker", Marker)
+        self.settings = Document(self.storage, "pipeline.json", "settings", Settings)
         self._lock: IO[str] | None = None
 
     @property
     def catalog(self) -> Path:
-        return self.root / "catalog.json"
+        return self.root / catalog_file.NAME
 
     @property
     def inserts(self) -> Path:
@@ -59,25 +81,34 @@ class Folder:
 
     @property
     def clock(self) -> Path:
-        return self.root / "clock.json"
+        return self.root / clock_file.NAME
 
     @property
     def log(self) -> Path:
         return self.root / "spark.log"
 
+    @cached_property
+    def id(self) -> str:
+        """What tells this database from any other."""
+        return self.marker.read().id
+
     def exists(self) -> bool:
-        return (self.root / MARKER).exists()
+        """True if this is a data folder, or what is left of one."""
+        return self.marker.exists() or self._has_remains()
 
     def open(self, read_only: bool = False) -> None:
         """Makes the folder if it is new, checks its version, and takes the lock unless it is only read."""
-        if read_only and not self.exists():
-            raise errors.make("UNKNOWN_FOLDER", folder=str(self.root))
         if self.root.exists() and not self.root.is_dir():
             raise errors.make("INVALID_OPTION", message=f"{self.root} is a file, not a data folder")
-        if not read_only:
+        if not self.marker.exists():
+            if self._has_remains():
+                raise damaged(str(self.root / MARKER), MISSING)
+            if read_only:
+                raise errors.make("UNKNOWN_FOLDER", folder=str(self.root))
             self._create()
-        self._check_version()
+        self.check_format()
         if not read_only:
+            make_folders((self.inserts, self.steps, self.blobs, self.views, self.sinks, self.generations))
             self._take_lock()
 
     def close(self) -> None:
@@ -85,24 +116,50 @@ class Folder:
             self._lock.close()
             self._lock = None
 
-    def _create(self) -> None:
-        for folder in (self.root, self.inserts, self.steps, self.blobs, self.views, self.sinks, self.generations):
-            folder.mkdir(parents=True, exist_ok=True)
-        if not self.exists():
-            write_atomically(self.root / MARKER, json.dumps({"format": FORMAT, "id": uuid.uuid4().hex}).encode())
-
-    @property
-    def id(self) -> str:
-        """What tells this database from any other, wherever its folder is moved to."""
-        return str(json.loads((self.root / MARKER).read_text())["id"])
-
-    def _check_version(self) -> None:
-        found = json.loads((self.root / MARKER).read_text()).get("format")
+    def check_format(self) -> None:
+        """Raises FOLDER_VERSION for a folder of another format, FOLDER_DAMAGED if the marker cannot be read."""
+        found = self._format_1() or self.marker.read().format
         if found != FORMAT:
             raise errors.make("FOLDER_VERSION", folder=str(self.root), found=found, expected=FORMAT)
 
+    def _format_1(self) -> int | None:
+        """The first format had no checksums: its marker was plain JSON."""
+        try:
+            document: Any = json.loads(self.storage.read(MARKER))
+        except (FileNotFoundError, ValueError):
+            return None
+        found = document.get("format") if isinstance(document, dict) else None
+        return found if isinstance(found, int) else None
+
+    def _create(self) -> None:
+        """Writes every file that a data folder always has, the marker last: so a file that is missing beside a marker
+        was removed."""
+        make_folders((self.root, self.inserts, self.steps, self.blobs, self.views, self.sinks, self.generations))
+        self.root.chmod(FOLDER_MODE)
+        for document, record in self.initial_documents():
+            document.write(record)
+        self.marker.write(Marker(FORMAT, uuid.uuid4().hex))
+
+    def initial_documents(self) -> list[tuple[Document[Any], Any]]:
+        """The files of a new folder beside its marker, and what is in them."""
+        return [
+            (catalog_file.document(self.storage), catalog_file.CatalogRecord(())),
+            (ledger.document(self.storage), ledger.EMPTY),
+            (step_index.document(self.storage), step_index.EMPTY),
+            (clock_file.document(self.storage), clock_file.START),
+            (self.settings, Settings(None)),
+            (generations.pointer(self.storage, "generations/"), generations.Pointer(None)),
+        ]
+
+    def _has_remains(self) -> bool:
+        """True if there are files of a database that are not just those of a folder whose making was interrupted."""
+        if any(name.isdigit() for folder in ("inserts", "steps", "generations") for name in self.storage.list(folder)):
+            return True
+        catalog, record = self.initial_documents()[0]
+        return catalog.exists() and self.storage.read(catalog.name) != catalog.bytes_of(record)
+
     def _take_lock(self) -> None:
-        lock = open(self.root / "lock", "a+")  # noqa: SIM115 - held as long as the folder is open
+        lock = open(self.root / "lock", "a+", opener=_private)  # noqa: SIM115 - held as long as the folder is open
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -121,3 +178,7 @@ class Folder:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             self.close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

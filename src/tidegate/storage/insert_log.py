@@ -1,69 +1,97 @@
 """The insert log: what users insert, durable before the call returns, read by Spark as a stream, exactly once.
 
 One file per entry, numbered from 0; an entry may hold rows of several relations and is always read whole, so it is
-atomic. `HEAD` says how many entries there are; it is only a hint for readers: the files are the truth. *Marks* are what
-whoever appends wants to find again, such as how far a capture has read: each entry carries all of them, so they are as
+atomic. `HEAD` holds the number of entries; it is only a hint for readers: the files are the truth. *Marks* are what
+whoever appends wants to find again, such as the position of a capture: each entry carries all of them, so they are as
 durable as the rows that they belong to.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from xxhash import xxh32_hexdigest
 
 from tidegate.catalog.bus import BUS, TIME
+from tidegate.core.records import Codec
 from tidegate.storage import container
 from tidegate.storage.container import Part
+from tidegate.storage.documents import MISSING, damaged
+from tidegate.storage.objects import Storage
+from tidegate.storage.step_header import RejectedRow
 
 HEAD = "HEAD"
+CODEC = Codec()
+
+
+@dataclass(frozen=True)
+class EntryHeader:
+    """What an entry says beside its rows: watermarks that a feeder set, by column; rows that could not be read; the
+    step whose late rows it holds; the marks of everyone who appends."""
+
+    advance: Mapping[str, int | float | str] = field(default_factory=dict)
+    errors: tuple[RejectedRow, ...] = ()
+    late_of: int | None = None
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 class InsertLog:
     """The writing end (one process) and the reading end (any process) of a pipeline's insert log."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self.lock = threading.RLock()
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
         self._marks: dict[str, Any] | None = None
 
     def open_for_writing(self) -> None:
         """Recovers the head after a crash: an entry that was renamed into place counts."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._marks = None
-        self._publish(max((number + 1 for number in self._numbers()), default=self.head()))
+        self._publish(self._head_of_files())
+
+    def check(self, needed: int, read: int) -> None:
+        """Raises FOLDER_DAMAGED if an entry is missing: one in between, one from `needed` on, or the newest. Steps have
+        read `read` entries, so there were at least as many."""
+        numbers = sorted(self.numbers())
+        expected = max(self._published() or 0, needed, read)
+        if not numbers and expected:
+            raise self._missing(expected - 1)
+        if numbers and numbers[0] > needed:
+            raise self._missing(needed)
+        for before, number in pairwise(numbers):
+            if number != before + 1:
+                raise self._missing(before + 1)
+        if numbers and numbers[-1] + 1 < expected:
+            raise self._missing(numbers[-1] + 1)
 
     def head(self) -> int:
         """The number of entries so far: the number the next one gets."""
-        try:
-            return int((self.folder / HEAD).read_text())
-        except FileNotFoundError:
-            return 0
+        published = self._published()
+        return self._head_of_files() if published is None else published
 
     def append(
         self,
         parts: Sequence[tuple[str, pa.Table, int]],
-        header: dict[str, Any] | None = None,
+        header: EntryHeader | None = None,
         marks: Mapping[str, Any] | None = None,
     ) -> int:
         """Appends one entry of (relation, rows, weight) parts in order, durably; returns its number. Events get their
         time here, so that no event is behind one that could be read before it."""
         with self.lock:
-            number = self.head()
+            number, given = self.head(), header or EntryHeader()
             known = {**self.marks(), **(marks or {})}
-            container.write(
-                self._path(number),
-                {**(header or {}), **({"marks": known} if known else {})},
-                [Part(name, self._stamped(name, table), {"weight": weight}) for name, table, weight in parts],
-            )
+            document = CODEC.encode(EntryHeader(given.advance, given.errors, given.late_of, known))
+            stamped = [Part(name, self._stamped(name, table), weight) for name, table, weight in parts]
+            if not self._storage.put_if_absent(_name(number), *container.encode_all(document, stamped)):
+                raise damaged(self._storage.location(HEAD), f"entry {number} is there already")
             self._marks = known
             self._publish(number + 1)
             return number
@@ -72,9 +100,8 @@ class InsertLog:
         """The marks of the newest entry."""
         with self.lock:
             if self._marks is None:
-                newest = max(self._numbers(), default=None)
-                found = {} if newest is None else container.read_header(self._path(newest)).get("marks", {})
-                self._marks = dict(found)
+                newest = max(self.numbers(), default=None)
+                self._marks = {} if newest is None else dict(self.header(newest).marks)
             return self._marks
 
     def _stamped(self, relation: str, rows: pa.Table) -> pa.Table:
@@ -93,16 +120,25 @@ class InsertLog:
                 rows = rows.set_column(place, rows.schema.field(name), pc.coalesce(rows.column(name), value))
         return rows
 
-    def read(self, number: int, only: set[str] | None = None) -> tuple[dict[str, Any], list[Part]]:
-        return container.read(self._path(number), only)
+    def header(self, number: int) -> EntryHeader:
+        """The header of an entry, without its rows."""
+        return self._decoded(number, container.read_header(self._storage, _name(number)))
+
+    def read(self, number: int, only: set[str] | None = None) -> tuple[EntryHeader, list[Part]]:
+        """An entry, or its parts of some relations."""
+        document, parts = container.read(self._storage, _name(number), only)
+        return self._decoded(number, document), parts
 
     def size(self, number: int) -> int:
-        """How many bytes an entry has."""
-        return self._path(number).stat().st_size
+        """The number of bytes of an entry."""
+        found = self._storage.size(_name(number))
+        if found is None:
+            raise self._missing(number)
+        return found
 
     def entries(
         self, start: int, end: int, only: set[str] | None = None
-    ) -> Iterator[tuple[int, dict[str, Any], list[Part]]]:
+    ) -> Iterator[tuple[int, EntryHeader, list[Part]]]:
         """Entries start <= number < end, in order."""
         for number in range(start, end):
             header, parts = self.read(number, only)
@@ -110,21 +146,42 @@ class InsertLog:
 
     def forget(self, before: int) -> None:
         """Removes entries that are processed and no longer wanted; the newest stays, for its marks."""
-        for number in self._numbers():
+        for number in sorted(self.numbers()):
             if number < min(before, self.head() - 1):
-                self._path(number).unlink(missing_ok=True)
+                self._storage.delete(_name(number))
 
     def first(self) -> int:
         """The oldest entry still kept (the head if none is)."""
-        return min(self._numbers(), default=self.head())
+        return min(self.numbers(), default=self.head())
 
-    def _numbers(self) -> list[int]:
-        return [int(entry.name) for entry in os.scandir(self.folder) if entry.name.isdigit()]
+    def numbers(self) -> list[int]:
+        """The numbers of all entries that are kept, in no order."""
+        return [int(name) for name in self._storage.list("") if name.isdigit()]
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:012d}"
+    def _decoded(self, number: int, document: Any) -> EntryHeader:
+        try:
+            return CODEC.decode(EntryHeader, document)
+        except ValueError as problem:
+            raise damaged(self._storage.location(_name(number)), problem) from None
+
+    def _missing(self, number: int) -> Exception:
+        return damaged(self._storage.location(_name(number)), MISSING)
+
+    def _head_of_files(self) -> int:
+        return max(self.numbers(), default=-1) + 1
+
+    def _published(self) -> int | None:
+        """The number in HEAD, None if it cannot be read: then the files are counted."""
+        try:
+            text, _, checksum = self._storage.read(HEAD).decode("ascii").partition(" ")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        return int(text) if text.isdigit() and checksum == xxh32_hexdigest(text.encode()) else None
 
     def _publish(self, head: int) -> None:
-        temporary = self.folder / ".HEAD"
-        temporary.write_text(str(head))
-        os.replace(temporary, self.folder / HEAD)
+        text = str(head)
+        self._storage.put(HEAD, f"{text} {xxh32_hexdigest(text.encode())}".encode(), durable=False)
+
+
+def _name(number: int) -> str:
+    return f"{number:012d}"

@@ -1,0 +1,36 @@
+"""The catalog as a file: what was created, in order, with the SQL that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.catalog.catalog import Catalog
+from tidegate.catalog.relation import ConnectorNote, Relation, TimeNote
+from tidegate.core.records import Codec
+from tidegate.core.schema import Column
+from tidegate.storage.documents import Document
+from tidegate.storage.objects import Storage
+
+NAME = "catalog.json"
+CODEC = Codec({"column": Column, "connector": ConnectorNote, "relation": Relation, "time_note": TimeNote})
+
+
+@dataclass(frozen=True)
+class CatalogRecord:
+    """All relations, in the order of their creation."""
+
+    relations: tuple[Relation, ...]
+
+
+def document(storage: Storage) -> Document[CatalogRecord]:
+    return Document(storage, NAME, "catalog", CatalogRecord, CODEC)
+
+
+def save(catalog: Catalog, storage: Storage) -> None:
+    """Replaces the stored catalog, durably."""
+    document(storage).write(CatalogRecord(tuple(catalog)))
+
+
+def load(storage: Storage) -> Catalog:
+    """The stored catalog; FOLDER_DAMAGED if it is missing or damaged."""
+    return Catalog(document(storage).read().relations)
