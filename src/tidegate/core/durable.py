@@ -1,4 +1,4 @@
-"""What sinks keep of themselves: files that are there completely or not at all."""
+"""What connectors keep of themselves: files that are there completely or not at all."""
 
 from __future__ import annotations
 
@@ -6,23 +6,38 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from tidegate import errors
-from tidegate.core.files import PUBLIC, replacing, seal, sync_folder, unseal
-from tidegate.core.files import write_atomically as write_private
+from tidegate.core import files
+from tidegate.core.files import sync_folder as sync_folder
 from tidegate.core.records import Codec
 
-__all__ = ["LastStep", "sync_folder", "write_atomically"]
-
-KIND = "sink"
+KIND = "record"
 CODEC = Codec()
+T = TypeVar("T")
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Replaces a file that users see, durably."""
-    with replacing(path, PUBLIC) as file:
+    with files.replacing(path, files.PUBLIC) as file:
         write(file)
+
+
+def write_record(path: Path, record: object) -> None:
+    """Replaces a small record (a dataclass), durably and with a checksum."""
+    document = json.dumps(CODEC.encode(record))
+    files.write_atomically(path, files.seal(KIND, document.encode()))
+
+
+def read_record(path: Path, expected: type[T]) -> T | None:
+    """The record in a file, None if there is no such file; FOLDER_DAMAGED if it is not as it was written."""
+    try:
+        return CODEC.decode(expected, json.loads(files.unseal(KIND, path.read_bytes())))
+    except FileNotFoundError:
+        return None
+    except ValueError as problem:
+        raise errors.make("FOLDER_DAMAGED", file=path, reason=problem) from None
 
 
 @dataclass(frozen=True)
@@ -40,17 +55,10 @@ class LastStep:
     def __init__(self, folder: Path, owner: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path, self._owner = folder / "last_step", owner
-        record = self._read() if self._path.exists() else None
+        record = read_record(self._path, SinkRecord)
         self.step = record.step if record is not None and record.owner == owner else None
 
     def keep(self, step: int) -> None:
         """Records a step durably."""
         self.step = step
-        document = json.dumps(CODEC.encode(SinkRecord(self._owner, step)))
-        write_private(self._path, seal(KIND, document.encode()))
-
-    def _read(self) -> SinkRecord:
-        try:
-            return CODEC.decode(SinkRecord, json.loads(unseal(KIND, self._path.read_bytes())))
-        except ValueError as problem:
-            raise errors.make("FOLDER_DAMAGED", file=self._path, reason=problem) from None
+        write_record(self._path, SinkRecord(self._owner, step))

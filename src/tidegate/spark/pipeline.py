@@ -203,6 +203,7 @@ class Pipeline:
     def _launch(self, generation: Generation, wanted: Wanted, last_batch: int | None = None) -> None:
         self._generations.sweep(generation.number)
         self._generations.check(generation.number)
+        self._generations.relocate(generation.number)
         checkpoint = self._generations.checkpoint(generation.number)
         start = json.dumps(generation.start)
         clock = ClockSource(self._folder.id, str(checkpoint), generation.base_step, start, self._wall)

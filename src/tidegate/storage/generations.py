@@ -12,6 +12,7 @@ from typing import Any
 from tidegate.circuit.model import Circuit
 from tidegate.circuit.stored import KERNEL_VERSIONS, KINDS
 from tidegate.connectors.contract import SourceSpec
+from tidegate.core.files import write_atomically
 from tidegate.core.records import Codec
 from tidegate.storage.documents import MISSING, Document, damaged
 from tidegate.storage.objects import LocalStorage, Storage, make_folders
@@ -143,6 +144,21 @@ class GenerationFiles:
             return _parsed_lines(path)[1:]
         except (OSError, ValueError) as problem:
             raise damaged(str(path), MISSING if isinstance(problem, OSError) else problem) from None
+
+    def relocate(self, number: int) -> None:
+        """Makes a checkpoint usable in a folder that was moved: Spark records the absolute paths of the schemas of its
+        state."""
+        checkpoint = self.checkpoint(number)
+        for path in checkpoint.glob("state/*/_metadata/v2/*"):
+            version, document = path.read_text(encoding="utf-8").split("\n", 1)
+            metadata = json.loads(document)
+            for store in metadata["stateStoreInfo"]:
+                names = [each.rpartition("/checkpoint/")[2] for each in store["stateSchemaFilePaths"]]
+                store["stateSchemaFilePaths"] = [f"file:{checkpoint}/{name}" for name in names]
+            if metadata != json.loads(document):
+                text = json.dumps(metadata, separators=(",", ":"))
+                write_atomically(path, f"{version}\n{text}".encode())
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
     def next_number(self) -> int:
         """A number no generation has used, finished or not."""

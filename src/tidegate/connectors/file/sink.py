@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +13,8 @@ import pyarrow as pa
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.file.options import WriteOptions, write_options
 from tidegate.connectors.stdout.sink import lines
-from tidegate.core.durable import sync_folder, write_atomically
+from tidegate.core import durable
+from tidegate.core.durable import sync_folder
 from tidegate.core.options import Bag
 from tidegate.errors import make
 
@@ -38,13 +38,11 @@ def place(path: Path) -> Path:
 
 def read_record(path: Path) -> Record | None:
     """The record of a file, None if nobody wrote one."""
-    kept = place(path)
-    return Record(**json.loads(kept.read_text())) if kept.exists() else None
+    return durable.read_record(place(path), Record)
 
 
 def write_record(path: Path, record: Record) -> None:
-    text = json.dumps(asdict(record))
-    write_atomically(place(path), lambda file: file.write(text.encode()))
+    durable.write_record(place(path), record)
 
 
 def put_aside(path: Path, keep: int) -> None:

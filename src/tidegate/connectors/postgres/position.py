@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tidegate.connectors.postgres.replication import lsn_text, parse_lsn
 from tidegate.connectors.postgres.tables import Form
-from tidegate.core.durable import write_atomically
+from tidegate.core.durable import read_record, write_record
 
 
 class Clock:
@@ -48,24 +47,20 @@ class Record:
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.json"
-        found = self._path.exists()
-        self.facts = Facts(**json.loads(self._path.read_text())) if found else Facts(secrets.token_hex(8))
-        if not found:
-            self._write(self.facts)
+        known = read_record(self._path, Facts)
+        self.facts = Facts(secrets.token_hex(8)) if known is None else known
+        if known is None:
+            write_record(self._path, self.facts)
 
     def keep(self, confirmed: int | None = None, slot: bool | None = None, publication: bool | None = None) -> None:
         given = {"confirmed": confirmed, "slot": slot, "publication": publication}
         facts = replace(self.facts, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
         if facts != self.facts:
-            self._write(facts)
+            write_record(self._path, facts)
             self.facts = facts
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
-
-    def _write(self, facts: Facts) -> None:
-        text = json.dumps(asdict(facts))
-        write_atomically(self._path, lambda file: file.write(text.encode()))
 
 
 @dataclass(frozen=True)
