@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +29,7 @@ def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable:
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if absent:
-            os.link(temporary, path)
+        if absent and _linked(temporary, path):
             temporary.unlink()
         else:
             os.replace(temporary, path)
@@ -38,6 +38,19 @@ def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable:
         raise
     if durable:
         sync_folder(path.parent)
+
+
+def _linked(temporary: Path, path: Path) -> bool:
+    """Gives a file its name unless that is taken (FileExistsError); False where the file system has no hard links."""
+    try:
+        os.link(temporary, path)
+    except OSError as problem:
+        if problem.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        if path.exists():
+            raise FileExistsError(path) from None
+        return False
+    return True
 
 
 def write_atomically(path: Path, data: bytes, mode: int = PRIVATE) -> None:

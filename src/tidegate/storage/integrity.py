@@ -146,8 +146,7 @@ class FolderCheck:
         """Gaps in the logs and missing blobs; it needs headers that can be read."""
         log, inserts = StepLog(self._folder.storage), InsertLog(LocalStorage(self._folder.inserts))
         try:
-            log.refresh()
-            _check_logs(self._folder, log, inserts)
+            check_complete(self._folder, log, inserts)
             self._leftovers = set(leftovers(self._folder, log))
             for path in sorted(self._leftovers):
                 self.findings.append(Finding(str(path), "nothing refers to it", LEFTOVER, damage=False))
@@ -183,10 +182,11 @@ def hadoop_problems(checkpoint: Path) -> Iterator[tuple[Path, str | None]]:
         for name in sorted(names):
             if name.startswith(".") and name.endswith(".crc"):
                 path = Path(home, name[1:].removesuffix(".crc"))
-                if path.exists():
+                try:
                     yield path, None if _crc_matches(path, Path(home, name)) else "its checksum is wrong"
-                else:
-                    yield path, MISSING
+                except FileNotFoundError:
+                    if Path(home, name).exists():
+                        yield path, MISSING
 
 
 def _crc_matches(path: Path, checksums: Path) -> bool:
