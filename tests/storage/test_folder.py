@@ -149,3 +149,24 @@ def test_doctor_prints_a_line_per_finding(root: Path, capsys: pytest.CaptureFixt
 
 def test_doctor_of_a_new_place_has_no_files(tmp_path: Path) -> None:
     assert check_files(tmp_path / "new") == []
+
+
+def test_the_checkpoint_of_a_moved_folder_names_its_own_files(root: Path) -> None:
+    generations = GenerationFiles(root / "generations")
+    schema = "state/0/_stateSchema/default/0_x"
+    metadata = generations.checkpoint(0) / "state" / "0" / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+
+    def recorded(address: str) -> str:
+        stores = [{"storeName": "default", "stateSchemaFilePaths": [address]}]
+        return "v2\n" + json.dumps({"stateStoreInfo": stores}, separators=(",", ":"))
+
+    metadata.write_text(recorded(f"file:/elsewhere/generations/0/checkpoint/{schema}"))
+    (metadata.parent / ".0.crc").write_bytes(b"")
+    generations.relocate(0)
+    here = recorded(f"file:{generations.checkpoint(0)}/{schema}")
+    assert metadata.read_text() == here
+    assert not (metadata.parent / ".0.crc").exists()
+    before = metadata.stat().st_mtime_ns
+    generations.relocate(0)
+    assert (metadata.read_text(), metadata.stat().st_mtime_ns) == (here, before)

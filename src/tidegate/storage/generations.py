@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from tidegate.circuit.model import Circuit
 from tidegate.circuit.stored import KERNEL_VERSIONS, KINDS
@@ -153,8 +154,7 @@ class GenerationFiles:
             version, document = path.read_text(encoding="utf-8").split("\n", 1)
             metadata = json.loads(document)
             for store in metadata["stateStoreInfo"]:
-                names = [each.rpartition("/checkpoint/")[2] for each in store["stateSchemaFilePaths"]]
-                store["stateSchemaFilePaths"] = [f"file:{checkpoint}/{name}" for name in names]
+                store["stateSchemaFilePaths"] = [_moved(each, checkpoint) for each in store["stateSchemaFilePaths"]]
             if metadata != json.loads(document):
                 text = json.dumps(metadata, separators=(",", ":"))
                 write_atomically(path, f"{version}\n{text}".encode())
@@ -190,6 +190,12 @@ def checkpoint_problems(checkpoint: Path) -> Iterator[tuple[Path, str]]:
             _parsed_lines(path)
         except (OSError, ValueError) as problem:
             yield path, str(problem)
+
+
+def _moved(address: str, checkpoint: Path) -> str:
+    """Where a file of a checkpoint is now, as Spark writes it; the address itself if it still holds."""
+    now = f"file:{checkpoint}/{address.rpartition('/checkpoint/')[2]}"
+    return address if now in (address, unquote(address)) else now
 
 
 def _parsed_lines(path: Path) -> list[str]:
