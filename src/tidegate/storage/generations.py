@@ -150,7 +150,7 @@ class GenerationFiles:
         """Makes a checkpoint usable in a folder that was moved: Spark records the absolute paths of the schemas of its
         state."""
         checkpoint = self.checkpoint(number)
-        for path in checkpoint.glob("state/*/_metadata/v2/*"):
+        for path in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
             version, document = path.read_text(encoding="utf-8").split("\n", 1)
             metadata = json.loads(document)
             for store in metadata["stateStoreInfo"]:
