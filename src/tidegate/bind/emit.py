@@ -12,7 +12,6 @@ from tidegate.sql import render, span_of
 from tidegate.sql.durations import length
 from tidegate.sql.statements import Query
 
-WAITING = ("on_watermark", "on_window_close", "final")
 KEYED = ("on_update", "every")
 
 

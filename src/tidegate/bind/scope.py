@@ -50,7 +50,7 @@ class Scope:
 
     @property
     def unseen(self) -> bool:
-        """Whether it was put into FROM for a subquery: `*` does not mean it, and only its qualifier finds it."""
+        """True if it was put into FROM for a subquery: `*` does not mean it, and only its qualifier finds it."""
         return self.alias is not None and self.alias.startswith(RESERVED)
 
     def find(self, name: str) -> tuple[Field, ...]:
@@ -191,5 +191,5 @@ def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:
 
 
 def _of_events(scope: Scope) -> bool:
-    """Whether it has the columns of the event bus."""
+    """True if it has the columns of the event bus."""
     return {column.name for column in EVENTS.columns} <= {each.name for each in scope.fields}

@@ -238,7 +238,7 @@ def _anded(parts: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _is_of(column: exp.Column, scope: Scope) -> bool:
-    """Whether a name is of what the subquery reads."""
+    """True if a name is of what the subquery reads."""
     parts = column.parts
     if isinstance(column.this, exp.Star):
         return True

@@ -97,7 +97,7 @@ def group_rows(
 
 
 def _groups_by_window(window: Window, where: Where, keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> bool:
-    """Whether each group is one window, and nothing in it is computed from the window's edges."""
+    """True if each group is one window, and nothing in it is computed from the window's edges."""
     if _split(window, where).mixed or not _by_window(window, keys) or _aggregates_edges(window, trees):
         return False
     others = {key.unnest().name if isinstance(key.unnest(), exp.Column) else "" for key in keys}
@@ -134,7 +134,7 @@ def _mentions(tree: exp.Expr, window: Window) -> bool:
 
 
 def _by_window(window: Window, keys: Sequence[exp.Expr]) -> bool:
-    """Whether each group is one window (and more): an edge that tells windows apart is a key, and no key is made of
+    """True if each group is one window (and more): an edge that tells windows apart is a key, and no key is made of
     edges and other columns."""
     named = {key.unnest().name for key in keys if isinstance(key.unnest(), exp.Column)} & _edges(window)
     told_apart = window.window.end in named if WINDOW_KINDS[window.window.kind].shared_start else bool(named)

@@ -71,12 +71,12 @@ class Relation:
 
     @property
     def readable(self) -> bool:
-        """Whether a query can read it."""
+        """True if a query can read it."""
         return self.kind != "sink"
 
     @property
     def kept(self) -> bool:
-        """Whether its content is at hand: tables and materialized views are, sources and plain views are not."""
+        """True if its content is at hand: tables and materialized views are, sources and plain views are not."""
         return self.kind == "table" or (self.kind == "view" and self.materialized)
 
     def column(self, name: str) -> Column | None:

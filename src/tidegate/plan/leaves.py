@@ -62,7 +62,7 @@ class Scan(Node):
 
     @property
     def stored(self) -> bool:
-        """Whether rows pass an operator that keeps them: a table does, unless it is an append-only bag."""
+        """True if rows pass an operator that keeps them: a table does, unless it is an append-only bag."""
         relation = self.relation
         return relation.kind == "table" and not (relation.append_only and not relation.primary_key)
 

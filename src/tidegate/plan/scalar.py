@@ -29,7 +29,7 @@ class Scalar:
 
     @property
     def cheap(self) -> bool:
-        """Whether evaluating it twice costs nothing worth mentioning."""
+        """True if evaluating it twice costs nothing worth mentioning."""
         return isinstance(self.tree, exp.Column | exp.Literal | exp.Null | exp.Boolean)
 
     def substitute(self, replacements: Mapping[str, Scalar]) -> Scalar:

@@ -61,7 +61,7 @@ def clauses(node: exp.Expr) -> Clauses:
 
 
 def clause_ahead(cursor: Cursor) -> bool:
-    """Whether a clause of ours begins here, where otherwise an alias could stand."""
+    """True if a clause of ours begins here, where otherwise an alias could stand."""
     return emit_ahead(cursor) or _matching(cursor) is not None or within_ahead(cursor)
 
 

@@ -60,7 +60,7 @@ class Cursor(SparkParser):
         return self._tokens[place] if 0 <= place < self._tokens_size else None
 
     def at(self, *words: str) -> bool:
-        """Whether these words come next."""
+        """True if these words come next."""
         return all(word(self.peek(i)) == w for i, w in enumerate(words))
 
     def take(self, *words: str) -> bool:

@@ -33,7 +33,7 @@ _AFTER_ALIAS = frozenset(_CLAUSE_STARTS.split()) | {"GROUP BY", "ORDER BY", "SOR
 
 
 def emit_ahead(cursor: Cursor) -> bool:
-    """Whether EMIT is the clause and not an alias: `FROM t EMIT CHANGES`, but `FROM t emit JOIN u`."""
+    """True if EMIT is the clause and not an alias: `FROM t EMIT CHANGES`, but `FROM t emit JOIN u`."""
     if not cursor.at("EMIT"):
         return False
     following = word(cursor.peek(1))

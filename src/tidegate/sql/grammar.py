@@ -137,7 +137,7 @@ class Parser(Cursor):
         return [column for column in columns if column is not None]
 
     def _descriptor_ahead(self) -> bool:
-        """Whether a bare list of columns and then DESCRIPTOR come next."""
+        """True if a bare list of columns and then DESCRIPTOR come next."""
         place = 1
         while word(self.peek(place)) and word(self.peek(place + 1)) == ",":
             place += 2

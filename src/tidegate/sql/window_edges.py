@@ -114,7 +114,7 @@ def _functions(edge_name: str) -> set[str]:
 
 
 def _same(one: WindowCall, other: WindowCall) -> bool:
-    """Whether two calls mean the same window, however its lengths and its time column are written."""
+    """True if two calls mean the same window, however its lengths and its time column are written."""
     times = [time.name if isinstance(time, exp.Column) else _text(time) for time in (one.time, other.time)]
     if one.time is not None and other.time is not None and times[0].casefold() != times[1].casefold():
         return False

@@ -25,5 +25,5 @@ def of_emit(strategy: str | None, append_only: bool) -> Kind:
 
 
 def fits(kind: Kind, accepted: Kind) -> bool:
-    """Whether a reader of `accepted` changes understands those of `kind`."""
+    """True if a reader of `accepted` changes understands those of `kind`."""
     return KINDS.index(kind) <= KINDS.index(accepted)

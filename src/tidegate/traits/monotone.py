@@ -35,7 +35,7 @@ ORDERED_CASTS = dict.fromkeys(_NUMBERS, _NUMBERS) | {
 
 @dataclass(frozen=True)
 class OrderEffect:
-    """Whether an expression is constant, or has a line; `lost` is the part that keeps no order."""
+    """What an expression does to order: it is constant, or monotone; `lost` is the part that keeps no order."""
 
     constant: bool = False
     monotone: bool = False
@@ -146,7 +146,7 @@ def _judge_call(tree: exp.Expr, lines: Mapping[str, Watermark]) -> OrderEffect:
 
 
 def _only(sides: list[OrderEffect], place: int) -> bool:
-    """Whether the argument in that place is monotone and all others are constants."""
+    """True if the argument in that place is monotone and all others are constants."""
     if not -len(sides) <= place < len(sides):
         return False
     chosen = place % len(sides)

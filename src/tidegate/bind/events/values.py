@@ -151,21 +151,21 @@ def _use_in_comparison(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr)
 
 
 def _passes(parent: exp.Expr, child: exp.Expr) -> bool:
-    """Whether what a node is becomes what its parent is: the results of CASE and IF, COALESCE."""
+    """True if what a node is becomes what its parent is: the results of CASE and IF, COALESCE."""
     if isinstance(parent, exp.Case | exp.If):
         return child is not parent.this
     return isinstance(parent, exp.Anonymous) and parent.name.casefold() in _ONE_OF
 
 
 def _calculates(parent: exp.Expr, child: exp.Expr) -> bool:
-    """Whether a node must be a number for its parent."""
+    """True if a node must be a number for its parent."""
     if isinstance(parent, _ARITHMETIC):
         return not any(isinstance(each, exp.Interval) for each in parent.iter_expressions())
     return isinstance(parent, exp.Anonymous) and parent.name.casefold() in _NUMERIC_FUNCTIONS
 
 
 def _beside_numbers(parent: exp.Expr, child: exp.Expr) -> bool:
-    """Whether the other results that its parent may have are numbers."""
+    """True if the other results that its parent may have are numbers."""
     others = [_value(each, parent).unnest() for each in _results(parent) if each is not child]
     texts = any(isinstance(each, exp.Literal) and each.is_string for each in others)
     return not texts and any(is_number(each) for each in others)
@@ -190,7 +190,7 @@ def _value(result: exp.Expr, holder: exp.Expr) -> exp.Expr:
 
 
 def _is_condition(parent: exp.Expr | None, child: exp.Expr) -> bool:
-    """Whether a truth is asked for here."""
+    """True if a truth is asked for here."""
     if isinstance(parent, exp.Is):
         return isinstance(parent.expression, exp.Boolean)
     if isinstance(parent, exp.If):
@@ -199,7 +199,7 @@ def _is_condition(parent: exp.Expr | None, child: exp.Expr) -> bool:
 
 
 def is_number(tree: exp.Expr) -> bool:
-    """Whether an expression is a number by its looks."""
+    """True if an expression is a number by its looks."""
     tree = tree.unnest()
     match tree:
         case exp.Literal():

@@ -36,7 +36,7 @@ class Bound:
 
     @property
     def exact(self) -> bool:
-        """Whether microseconds say it all."""
+        """True if microseconds say it all."""
         return self.amount.months == 0
 
     @property

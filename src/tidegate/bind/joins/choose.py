@@ -34,7 +34,7 @@ FILTERS_LEFT, FILTERS_RIGHT = (INNER, RIGHT, SEMI), (INNER, LEFT, SEMI, ANTI)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JoinRequest:
     """One join as written: its kind, what ON says, the tables of both sides (None: it is no plain table), whether the
     right is looked up as of now, EARLY_FIRE if it is for this join, and the place."""
 
@@ -46,7 +46,7 @@ class Wanted:
     span: Span | None = None
 
 
-def joined(wanted: Wanted, left: Side, right: Side, taken: set[str], context: Context) -> Node:
+def joined(wanted: JoinRequest, left: Side, right: Side, taken: set[str], context: Context) -> Node:
     """The plan of a join."""
     found = taken_apart(wanted.on, frozenset(left.columns), frozenset(right.columns))
     return (
@@ -56,7 +56,7 @@ def joined(wanted: Wanted, left: Side, right: Side, taken: set[str], context: Co
     )
 
 
-def _looked_up(wanted: Wanted, found: Conditions, left: Side, right: Side, context: Context) -> Node | None:
+def _looked_up(wanted: JoinRequest, found: Conditions, left: Side, right: Side, context: Context) -> Node | None:
     """A lookup, also where the table stands on the left."""
     node = _lookup(wanted, found, left, right)
     if node is None and wanted.tables[0] is not None and wanted.kind in (INNER, RIGHT):
@@ -69,7 +69,7 @@ def _looked_up(wanted: Wanted, found: Conditions, left: Side, right: Side, conte
     return node
 
 
-def _lookup(wanted: Wanted, found: Conditions, left: Side, right: Side) -> Node | None:
+def _lookup(wanted: JoinRequest, found: Conditions, left: Side, right: Side) -> Node | None:
     key = right.plan.traits.key
     if wanted.as_of_now:
         _check_lookup(wanted, found, left, right)
@@ -87,7 +87,7 @@ def _lookup(wanted: Wanted, found: Conditions, left: Side, right: Side) -> Node 
     return _filtered(node, found)
 
 
-def _check_lookup(wanted: Wanted, found: Conditions, left: Side, right: Side) -> None:
+def _check_lookup(wanted: JoinRequest, found: Conditions, left: Side, right: Side) -> None:
     key = right.plan.traits.key
     if wanted.kind not in (INNER, LEFT):
         hint = "write JOIN or LEFT JOIN, with the stream on the left"
@@ -112,7 +112,7 @@ def _covering(found: Conditions, key: tuple[str, ...]) -> list[Compared]:
 
 
 def from_sources(plan: Node) -> bool:
-    """Whether all rows come from sources; what is looked up for them adds none."""
+    """True if all rows come from sources; what is looked up for them adds none."""
     scans = list(_scans(plan))
     return bool(scans) and all(scan.relation.kind == "source" for scan in scans)
 
@@ -126,7 +126,7 @@ def _scans(plan: Node) -> list[Scan]:
 
 
 def _timed(
-    wanted: Wanted, found: Conditions, left: Side, right: Side, taken: set[str], context: Context
+    wanted: JoinRequest, found: Conditions, left: Side, right: Side, taken: set[str], context: Context
 ) -> Node | None:
     lines = dict((*left.plan.traits.watermarks, *right.plan.traits.watermarks))
     clocks = dict.fromkeys((*left.plan.traits.clocks, *right.plan.traits.clocks))
@@ -165,7 +165,7 @@ def _timed(
     return _filtered(node, found)
 
 
-def _early(wanted: Wanted, interval: Interval, proctime: bool, context: Context) -> EarlyFire | None:
+def _early(wanted: JoinRequest, interval: Interval, proctime: bool, context: Context) -> EarlyFire | None:
     if wanted.hint is None:
         return None
     early = wanted.hint.fire(proctime)
@@ -183,7 +183,9 @@ def _micros(side: Side, column: str) -> str:
     return side.column(exp.Anonymous(this="unix_micros", expressions=[moment]), "bigint")
 
 
-def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, taken: set[str], context: Context) -> Node:
+def _incremental(
+    wanted: JoinRequest, found: Conditions, left: Side, right: Side, taken: set[str], context: Context
+) -> Node:
     if wanted.hint is not None:
         reason = "the join has no time bounds on both sides, so its rows do not wait"
         ignored(wanted.hint, context, reason)
@@ -203,7 +205,7 @@ def _incremental(wanted: Wanted, found: Conditions, left: Side, right: Side, tak
     return _filtered(node, found)
 
 
-def _why(wanted: Wanted, found: Conditions, left: Node, right: Node) -> str:
+def _why(wanted: JoinRequest, found: Conditions, left: Node, right: Node) -> str:
     """Why it is no interval join or lookup, where it might have been one: what would make it one."""
     types = {column.name: column.type for side in (left, right) for column in side.schema}
     lines = dict((*left.traits.watermarks, *right.traits.watermarks))
@@ -225,7 +227,7 @@ def _both_streams(left: Node, right: Node) -> bool:
     return all(from_sources(side) and side.traits.append_only for side in (left, right))
 
 
-def _warn(wanted: Wanted, left: Node, right: Node, context: Context) -> None:
+def _warn(wanted: JoinRequest, left: Node, right: Node, context: Context) -> None:
     """A stream keeps coming: a join of two without time bounds keeps all of both."""
     if not _both_streams(left, right):
         return
@@ -256,7 +258,7 @@ def _filtered(node: Node, found: Conditions) -> Node:
     return Filter(node, conjunction(tuple(Scalar(tree) for tree in found.mixed))) if found.mixed else node
 
 
-def _inseparable(found: Conditions, wanted: Wanted) -> Exception:
+def _inseparable(found: Conditions, wanted: JoinRequest) -> Exception:
     tree = found.mixed[0]
     hint = "compare an expression of one side with an expression of the other: a.x < b.y - 1"
     return unsupported(f"{written(tree)} in ON of a {wanted.kind.upper()} join", span_of(tree) or wanted.span, hint)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from tidegate.bind import typing
 from tidegate.bind.context import Bound, Context, unique
-from tidegate.bind.joins.choose import Wanted, joined
+from tidegate.bind.joins.choose import JoinRequest, joined
 from tidegate.bind.joins.hint import Hint, early_fire, ignored
 from tidegate.bind.joins.sides import Side
 from tidegate.bind.scope import Field, Scope, resolve, unknown_column, written
@@ -116,7 +116,7 @@ class Joiner:
         return Scope(None, self.fields, parts=tuple(part.scope for part in self._parts))
 
     def takes(self, condition: Scalar, part: Part, coming: Sequence[Part]) -> bool:
-        """Whether a condition of WHERE can be one of the join with `part`: both sides are in it, and what is joined
+        """True if a condition of WHERE can be one of the join with `part`: both sides are in it, and what is joined
         later makes no row of those anew."""
         both = {*self.plan.columns, *part.bound.plan.columns}
         mixed = condition.columns & set(part.bound.plan.columns) and condition.columns & set(self.plan.columns)
@@ -127,7 +127,7 @@ class Joiner:
         shared = self._shared(part)
         on = [*self._equal(part, shared), *self._on(part), *self._within(part), *moved]
         mine = self._mine(part)
-        wanted = Wanted(
+        wanted = JoinRequest(
             kind=part.kind,
             on=tuple(on),
             tables=(self._parts[0].table if len(self._parts) == 1 else None, part.table),

@@ -8,7 +8,7 @@ from tidegate import plan as logical
 from tidegate.catalog.bus import EVENTS, RESULTS
 from tidegate.catalog.relation import Relation
 from tidegate.circuit.lower.branches import Branches, add_step, drop_late, hashable, keep_columns, selection
-from tidegate.circuit.lower.lowering import Lowering, lower
+from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Branch, Filter, Ingress, ObservedColumn, Origin, Port, RejectedRows
 from tidegate.core.columns import ORDER
 from tidegate.core.durations import parse_micros
@@ -22,7 +22,7 @@ NO_RESULT = f"NOT startswith(coalesce(`channel`, ''), '{RESULTS}')"
 
 
 @lower.register
-def _(node: logical.Scan, to: Lowering) -> Branches:
+def _(node: logical.Scan, to: CircuitBuilder) -> Branches:
     relation = node.relation
     given = to.input(relation)
     rows = _hold_back(to, relation, (Branch(given.producer, (), relation.columns),))
@@ -38,7 +38,7 @@ def _(node: logical.Scan, to: Lowering) -> Branches:
     return stored
 
 
-def _hold_back(to: Lowering, relation: Relation, rows: Branches) -> Branches:
+def _hold_back(to: CircuitBuilder, relation: Relation, rows: Branches) -> Branches:
     """Rows that wait until later ones were observed pass an op of their own."""
     notes = [note for note in relation.times if note.kind == "hold_back"]
     if not notes:
@@ -60,7 +60,7 @@ def _hold_back(to: Lowering, relation: Relation, rows: Branches) -> Branches:
     return to.op(spec, (port,), columns, to.begins(relation.name))
 
 
-def _table(to: Lowering, relation: Relation, rows: Branches, lateness: tuple[WatermarkTest, ...]) -> Branches:
+def _table(to: CircuitBuilder, relation: Relation, rows: Branches, lateness: tuple[WatermarkTest, ...]) -> Branches:
     columns, key = names(relation.columns), relation.primary_key
     spec = TableSpec(relation.name, columns, key, relation.append_only, lateness)
     rejected = _rejected_rows(relation, lateness)
@@ -68,7 +68,7 @@ def _table(to: Lowering, relation: Relation, rows: Branches, lateness: tuple[Wat
     return to.op(spec, (port,), relation.columns, to.begins(relation.name))
 
 
-def _late_tests(to: Lowering, relation: str, watermarks: Watermarks) -> tuple[WatermarkTest, ...]:
+def _late_tests(to: CircuitBuilder, relation: str, watermarks: Watermarks) -> tuple[WatermarkTest, ...]:
     """The tests of LATENESS. With WATERMARK FOR on the same column only LATENESS makes rows late."""
     found = [
         (column, each)
@@ -79,7 +79,7 @@ def _late_tests(to: Lowering, relation: str, watermarks: Watermarks) -> tuple[Wa
     return tuple(WatermarkTest(column, to.watermark(watermark)) for column, watermark in found)
 
 
-def _ingress(to: Lowering, relation: Relation, rows: Branches, tests: tuple[WatermarkTest, ...]) -> None:
+def _ingress(to: CircuitBuilder, relation: Relation, rows: Branches, tests: tuple[WatermarkTest, ...]) -> None:
     observed = tuple(
         ObservedColumn(column, observed_name(relation.name, column), _max_ahead(relation, watermark.type))
         for column, watermark in logical.declared_watermarks(relation)
@@ -92,11 +92,11 @@ def _ingress(to: Lowering, relation: Relation, rows: Branches, tests: tuple[Wate
 
 
 @lower.register
-def _(node: logical.View, to: Lowering) -> Branches:
+def _(node: logical.View, to: CircuitBuilder) -> Branches:
     return tuple(_with_origin(to, node.name, branch) for branch in to.rows(node.name, node.plan))
 
 
-def _with_origin(to: Lowering, view: str, branch: Branch) -> Branch:
+def _with_origin(to: CircuitBuilder, view: str, branch: Branch) -> Branch:
     op = to.ops.get(branch.producer)
     if op is None or not op.evicts:
         return branch
@@ -104,7 +104,7 @@ def _with_origin(to: Lowering, view: str, branch: Branch) -> Branch:
 
 
 @lower.register
-def _(node: logical.IngressCheck, to: Lowering) -> Branches:
+def _(node: logical.IngressCheck, to: CircuitBuilder) -> Branches:
     check_columns = _check_columns(node)
     rows = to.branches(_without(node.input, check_columns))
     late = [(column, watermark) for column, watermark in node.declared if watermark.strict]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidegate import plan as logical
 from tidegate.circuit.lower.branches import Branches, hashable
-from tidegate.circuit.lower.lowering import Lowering, lower
+from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Port
 from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec, OutputColumn
 from tidegate.ir.windows import WatermarkTest
@@ -16,7 +16,7 @@ from tidegate.plan import AnyJoin, IntervalJoin, Join, Lookup, Node
 
 
 @lower.register
-def _(node: logical.Join, to: Lowering) -> Branches:
+def _(node: logical.Join, to: CircuitBuilder) -> Branches:
     spec = join_spec(node)
     types = {column.name: column for side in node.inputs for column in side.schema}
     ports = tuple(
@@ -27,12 +27,12 @@ def _(node: logical.Join, to: Lowering) -> Branches:
 
 
 @lower.register
-def _(node: logical.Lookup, to: Lowering) -> Branches:
+def _(node: logical.Lookup, to: CircuitBuilder) -> Branches:
     return to.op(lookup_spec(node), _sides(to, node), node.schema)
 
 
 @lower.register
-def _(node: logical.IntervalJoin, to: Lowering) -> Branches:
+def _(node: logical.IntervalJoin, to: CircuitBuilder) -> Branches:
     watermarks = tuple(None if watermark is None else to.watermark(watermark) for watermark in node.watermarks)
     ports = tuple(
         port if watermark is None else to.rejecting(port, side, (WatermarkTest(time, watermark),))
@@ -41,7 +41,7 @@ def _(node: logical.IntervalJoin, to: Lowering) -> Branches:
     return to.op(interval_spec(node, (watermarks[0], watermarks[1])), ports, node.schema)
 
 
-def _sides(to: Lowering, node: logical.AnyJoin) -> tuple[Port, ...]:
+def _sides(to: CircuitBuilder, node: logical.AnyJoin) -> tuple[Port, ...]:
     keys = tuple(pair.left for pair in node.keys), tuple(pair.right for pair in node.keys)
     return tuple(to.port(side, key) for side, key in zip(node.inputs, keys, strict=True))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidegate import plan as logical
 from tidegate.circuit.lower.branches import Branches, add_step, hashable
-from tidegate.circuit.lower.lowering import Lowering, lower
+from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Filter, Port, Project
 from tidegate.ir.specs import AggregateSpec, DistinctSpec, SetOpSpec, TopNSpec
 from tidegate.ir.windows import WatermarkTest
@@ -20,41 +20,41 @@ EXACT_GROUPS = 10_000
 
 
 @lower.register
-def _(node: logical.Project, to: Lowering) -> Branches:
+def _(node: logical.Project, to: CircuitBuilder) -> Branches:
     step = Project(tuple((item.name, item.expression.sql) for item in node.items))
     return tuple(add_step(branch, step, node.schema) for branch in to.branches(node.input))
 
 
 @lower.register
-def _(node: logical.Clocks, to: Lowering) -> Branches:
+def _(node: logical.Clocks, to: CircuitBuilder) -> Branches:
     kept = [(name, quoted(name)) for name in node.input.columns]
     step = Project((*kept, *((name, "CAST(NULL AS TIMESTAMP)") for name in node.names)))
     return tuple(add_step(branch, step, node.schema) for branch in to.branches(node.input))
 
 
 @lower.register
-def _(node: logical.Filter, to: Lowering) -> Branches:
+def _(node: logical.Filter, to: CircuitBuilder) -> Branches:
     step = Filter(node.condition.sql)
     return tuple(add_step(branch, step, branch.columns) for branch in to.branches(node.input))
 
 
 @lower.register
-def _(node: logical.UnionAll, to: Lowering) -> Branches:
+def _(node: logical.UnionAll, to: CircuitBuilder) -> Branches:
     return tuple(branch for side in node.sides for branch in to.branches(side))
 
 
 @lower.register
-def _(node: logical.Aggregate, to: Lowering) -> Branches:
+def _(node: logical.Aggregate, to: CircuitBuilder) -> Branches:
     return to.op(aggregate_spec(to, node), (aggregate_port(to, node),), node.schema)
 
 
-def aggregate_spec(to: Lowering, node: logical.Aggregate) -> AggregateSpec:
+def aggregate_spec(to: CircuitBuilder, node: logical.Aggregate) -> AggregateSpec:
     below, cap = node.input.traits, node.max_groups
     over = _eviction(to, node.input, node.keys) if cap is None else ()
     return AggregateSpec(node.keys, node.calls, below.append_only, not node.keys, cap, over, below.delayed)
 
 
-def _eviction(to: Lowering, below: Node, columns: tuple[str, ...]) -> tuple[WatermarkTest, ...]:
+def _eviction(to: CircuitBuilder, below: Node, columns: tuple[str, ...]) -> tuple[WatermarkTest, ...]:
     """Eviction test: groups below this strict watermark can never change."""
     watermarks = [
         (name, watermark)
@@ -64,7 +64,7 @@ def _eviction(to: Lowering, below: Node, columns: tuple[str, ...]) -> tuple[Wate
     return tuple(WatermarkTest(name, to.watermark(watermark)) for name, watermark in watermarks[:1])
 
 
-def aggregate_port(to: Lowering, node: logical.Aggregate) -> Port:
+def aggregate_port(to: CircuitBuilder, node: logical.Aggregate) -> Port:
     spec = aggregate_spec(to, node)
     key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
     port = replace(to.port(node.input, key), hashes=aggregates.hashes(spec), ordered=aggregates.ordered(spec))
@@ -72,7 +72,7 @@ def aggregate_port(to: Lowering, node: logical.Aggregate) -> Port:
 
 
 @lower.register
-def _(node: logical.Distinct, to: Lowering) -> Branches:
+def _(node: logical.Distinct, to: CircuitBuilder) -> Branches:
     below = node.input.traits
     over = _eviction(to, node.input, node.columns)
     spec = DistinctSpec(node.columns, below.append_only, over, below.delayed)
@@ -80,14 +80,14 @@ def _(node: logical.Distinct, to: Lowering) -> Branches:
 
 
 @lower.register
-def _(node: logical.SetOp, to: Lowering) -> Branches:
+def _(node: logical.SetOp, to: CircuitBuilder) -> Branches:
     spec = SetOpSpec(node.kind, node.all, node.columns)
     ports = tuple(to.port(side, node.columns) for side in node.inputs)
     return to.op(spec, ports, node.schema)
 
 
 @lower.register
-def _(node: logical.TopN, to: Lowering) -> Branches:
+def _(node: logical.TopN, to: CircuitBuilder) -> Branches:
     spec = TopNSpec(
         columns=node.input.columns,
         partition=node.partition,

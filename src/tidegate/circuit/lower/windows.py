@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidegate import plan as logical
 from tidegate.circuit.lower.branches import Branches, hashable
-from tidegate.circuit.lower.lowering import Lowering, lower
+from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.lower.rows import EXACT_GROUPS, aggregate_port, aggregate_spec
 from tidegate.circuit.model import Port
 from tidegate.core.schema import names
@@ -25,20 +25,20 @@ from tidegate.plan import Node
 
 
 @lower.register
-def _(node: logical.WindowAggregate, to: Lowering) -> Branches:
+def _(node: logical.WindowAggregate, to: CircuitBuilder) -> Branches:
     spec = _window_spec(to, node)
     return to.op(spec, (_window_port(to, node, spec),), node.schema)
 
 
 @lower.register
-def _(node: logical.Window, to: Lowering) -> Branches:
+def _(node: logical.Window, to: CircuitBuilder) -> Branches:
     spec = AssignWindowsSpec(_with_type(node.window, node.input), names(node.input.schema), node.partition)
     key = node.partition if node.window.kind == "session" else hashable(node.input.schema)
     return to.op(spec, (to.port(node.input, key),), node.schema)
 
 
 @lower.register
-def _(node: logical.Gate, to: Lowering) -> Branches:
+def _(node: logical.Gate, to: CircuitBuilder) -> Branches:
     gate = GateSpec(
         columns=node.columns,
         release=tuple(WatermarkTest(each.column, to.watermark(each.release), each.inclusive) for each in node.closing),
@@ -61,12 +61,12 @@ def _(node: logical.Gate, to: Lowering) -> Branches:
 
 
 @lower.register
-def _(node: logical.TemporalFilter, to: Lowering) -> Branches:
+def _(node: logical.TemporalFilter, to: CircuitBuilder) -> Branches:
     spec = TemporalFilterSpec(node.columns, node.since, node.until)
     return to.op(spec, (to.port(node.input, hashable(node.schema)),), node.schema)
 
 
-def _window_spec(to: Lowering, node: logical.WindowAggregate) -> WindowAggregateSpec:
+def _window_spec(to: CircuitBuilder, node: logical.WindowAggregate) -> WindowAggregateSpec:
     window, below = _with_type(node.window, node.input), node.input.traits
     keys = (*node.keys, window.start, window.end)
     aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
@@ -74,7 +74,7 @@ def _window_spec(to: Lowering, node: logical.WindowAggregate) -> WindowAggregate
     return WindowAggregateSpec(window, aggregate, watermark, node.lateness, below.delayed)
 
 
-def _window_port(to: Lowering, node: logical.WindowAggregate, spec: WindowAggregateSpec) -> Port:
+def _window_port(to: CircuitBuilder, node: logical.WindowAggregate, spec: WindowAggregateSpec) -> Port:
     key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
     rows = on_port(spec)
     port = replace(to.port(node.input, key), hashes=aggregates.hashes(rows), ordered=aggregates.ordered(rows))

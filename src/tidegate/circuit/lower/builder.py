@@ -1,4 +1,4 @@
-"""What lowering collects: inputs, ops, ingresses and watermarks. Equal ops, of whatever views, become one."""
+"""What builder collects: inputs, ops, ingresses and watermarks. Equal ops, of whatever views, become one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.traits.watermark import Watermark
 EVICTING = (WindowAggregateSpec, GateSpec, GatedAggregateSpec, TemporalFilterSpec, IntervalJoinSpec, LookupJoinSpec)
 
 
-class Lowering:
+class CircuitBuilder:
     """Collects the inputs and ops of plans. `rows(relation, plan)` gives the branches of a relation.
 
     `begun` is the step after which each relation begins. An op over a source sees only what comes after that, so it is
@@ -130,15 +130,15 @@ class Lowering:
 
 
 @singledispatch
-def lower(node: Node, to: Lowering) -> Branches:
+def lower(node: Node, to: CircuitBuilder) -> Branches:
     """The branches that a node's rows come through; its ops are added to `to`."""
     raise TypeError(f"{type(node).__name__} cannot be maintained")
 
 
 def circuit_of(name: str, plan: Node, kind: str, visible: int, begun: Mapping[str, int] | None = None) -> Circuit:
     """The circuit of one plan alone, whose first `visible` columns can be seen."""
-    lowering = Lowering(begun or {})
-    return lowering.circuit((lowering.output(name, plan, kind, visible),))
+    builder = CircuitBuilder(begun or {})
+    return builder.circuit((builder.output(name, plan, kind, visible),))
 
 
 def _all(ports: Iterable[Port]) -> Iterable[Branch]:
