@@ -153,7 +153,7 @@ def test_a_wrong_password_is_told_at_once(server: Postgres, prepared: Callable[[
     with pytest.raises(tidegate.Error) as refused:
         prepared(server.url(password="wr0ng-word"))
     assert str(refused.value) == (
-        f"PIPELINE_FAILED: PostgreSQL at {server.address}/postgres refused the connection:"
+        f"PIPELINE_FAILED: PostgreSQL at {server.address}/postgres rejected the connection:"
         ' password authentication failed for user "tidegate"\n'
         "  hint: check the user, the password and the name of the database, then start again"
     )
@@ -185,7 +185,7 @@ def test_once_waits_until_a_webhook_is_through_with_its_attempts(
     once(tmp_path, spark, f"webhook: {{url: '{url}', max_retries: 2, backoff: 50ms}}")
     with tidegate.connect(tmp_path / "data", spark=spark, read_only=True) as db:
         assert db.query("SELECT sink, status FROM system.dead_letters").rows() == [("webhook_sink", None)]
-    assert "what it refuses is in system.dead_letters" in capsys.readouterr().err
+    assert "rejected requests are in system.dead_letters" in capsys.readouterr().err
 
 
 def test_who_reads_stdout_may_leave(tmp_path: Path, server: Postgres) -> None:

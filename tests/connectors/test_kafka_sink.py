@@ -339,12 +339,12 @@ def test_no_broker_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         ({"properties.group.id": "mine"}, "INVALID_OPTION: group.id cannot be set: the sink sets it itself"),
         (
             {"kafka.key.serializer": "x"},
-            "INVALID_OPTION: the Kafka client refuses its options: No such configuration property",
+            "INVALID_OPTION: the Kafka client rejects its options: No such configuration property",
         ),
         ({"format": "xml"}, "UNKNOWN_FORMAT: KAFKA has no format xml"),
         (
             {"transaction_timeout": "10ms"},
-            "INVALID_OPTION: the Kafka client refuses its options: Configuration property",
+            "INVALID_OPTION: the Kafka client rejects its options: Configuration property",
         ),
         ({"transaction_timeout": "long"}, "INVALID_OPTION: option 'transaction_timeout' cannot be 'long'"),
     ],

@@ -231,7 +231,7 @@ def test_passwords_are_asked_for_and_never_shown(tmp_path: Path) -> None:
             with pytest.raises(Error) as refused:
                 built({**given, "stream": "s"}).open(SinkContext("out", tmp_path, "one"))
             assert str(refused.value) == (
-                f"PIPELINE_FAILED: Redis at {server.address}/0 refused the user or the password\n"
+                f"PIPELINE_FAILED: Redis at {server.address}/0 rejected the user or the password\n"
                 "  hint: check user and password"
             )
         for given in ({"url": server.url(), "password": PASSWORD}, {"url": f"redis://:{PASSWORD}@{server.address}"}):

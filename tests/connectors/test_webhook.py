@@ -332,7 +332,7 @@ def test_what_is_refused_becomes_a_dead_letter_and_the_next_one_follows(
         "error": error,
         "body": '{"step":4,"op":"+I","weight":1,"row":{"item":"pen","total":1}}',
     }
-    assert caplog.messages == [f"sink out: {error}; what it refuses is in system.dead_letters"]
+    assert caplog.messages == [f"sink out: {error}; rejected requests are in system.dead_letters"]
 
 
 @pytest.mark.parametrize("status", [301, 401, 404, 410, 422])

@@ -232,7 +232,7 @@ def test_brokers_topics_and_options_that_are_not_there(
     )  # fmt: skip
     with pytest.raises(Error) as refused:
         capture(topic="t", kafka__nonsense="x", kafka__sasl__password="topsecret").catch_up(FakeIntake())
-    assert refused.value.message == ('the Kafka client refuses its options: No such configuration property: "nonsense"')
+    assert refused.value.message == ('the Kafka client rejects its options: No such configuration property: "nonsense"')
     assert "topsecret" not in str(refused.value)
 
 

@@ -247,7 +247,7 @@ def test_who_may_not(postgres: Postgres, database: str, url: str, tmp_path: Path
     postgres.execute(database, f"CREATE ROLE {guest} LOGIN PASSWORD '{PASSWORD}'")
     theirs = url.replace("tidegate:", f"{guest}:")
     assert refused_by(lambda: caught_up(tmp_path, Log(), events_of(postgres.url(database, "x-word"), tables="t"))) == (
-        f"PIPELINE_FAILED: PostgreSQL at {where} refused the connection:"
+        f"PIPELINE_FAILED: PostgreSQL at {where} rejected the connection:"
         ' password authentication failed for user "tidegate"\n'
         "  hint: check the user, the password and the name of the database, then start again"
     )

@@ -130,11 +130,11 @@ def test_columns_that_are_not_there(postgres: Postgres, shop: str) -> None:
 def test_a_server_that_refuses(postgres: Postgres, shop: str) -> None:
     hint = "check the user, the password and the name of the database, then start again"
     assert failed(source(COLUMNS, url=postgres.url(shop, "wrong-word"), table="customers")) == (
-        f"PIPELINE_FAILED: PostgreSQL at 127.0.0.1:{postgres.port}/{shop} refused the connection:"
+        f"PIPELINE_FAILED: PostgreSQL at 127.0.0.1:{postgres.port}/{shop} rejected the connection:"
         f' password authentication failed for user "tidegate"\n  hint: {hint}'
     )
     assert failed(source(COLUMNS, url=postgres.url("nowhere"), table="customers")) == (
-        f"PIPELINE_FAILED: PostgreSQL at 127.0.0.1:{postgres.port}/nowhere refused the connection:"
+        f"PIPELINE_FAILED: PostgreSQL at 127.0.0.1:{postgres.port}/nowhere rejected the connection:"
         f' database "nowhere" does not exist\n  hint: {hint}'
     )
     assert failed(source(COLUMNS, url=f"{postgres.url(shop)}?sslmood=1", table="customers")) == (

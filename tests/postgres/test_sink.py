@@ -208,7 +208,7 @@ def test_nobody_there_is_no_error_of_the_users() -> None:
 def test_a_wrong_password_is_told_and_not_shown(shop: Shop) -> None:
     said = shop.refused(url=shop.server.url(shop.database, "wr0ng-word"))
     assert said == (
-        f"PIPELINE_FAILED: PostgreSQL at {shop.place} refused the connection: password authentication failed for user"
+        f"PIPELINE_FAILED: PostgreSQL at {shop.place} rejected the connection: password authentication failed for user"
         f' "{USER}"\n  hint: check the user, the password and the name of the database, then start again'
     )
     assert PASSWORD not in repr(shop.opened().options)

@@ -166,7 +166,7 @@ class TopicReader:
             reason = reason.replace(value, "***") if is_secret(name) and value else reason
         return make(
             "INVALID_OPTION",
-            message=f"the Kafka client refuses its options: {reason}",
+            message=f"the Kafka client rejects its options: {reason}",
             hint="'kafka.*' and 'properties.*' are for librdkafka: see its CONFIGURATION.md for the names",
         )
 
@@ -238,7 +238,7 @@ class TopicReader:
         elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
             raise make(
                 "PIPELINE_FAILED",
-                message=f"Kafka refused {self._relation}: {error.str()}",
+                message=f"Kafka rejected {self._relation}: {error.str()}",
                 hint="check the kafka.security.* and kafka.sasl.* options",
             )
         else:

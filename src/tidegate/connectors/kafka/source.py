@@ -192,7 +192,7 @@ class Topics:
         if found := _DENIED.search(text):
             return make(
                 "PIPELINE_FAILED",
-                message=f"Kafka refused {relation}: {found[0][:200]}",
+                message=f"Kafka rejected {relation}: {found[0][:200]}",
                 hint="check the kafka.security.* and kafka.sasl.* options",
             )
         if _UNREACHABLE.search(text):

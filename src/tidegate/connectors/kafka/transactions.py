@@ -285,7 +285,7 @@ def check_settings(options: WriteOptions) -> None:
 def refused_setting(options: WriteOptions, reason: str) -> Error:
     return make(
         "INVALID_OPTION",
-        message=f"the Kafka client refuses its options: {_without_secrets(reason, options)}",
+        message=f"the Kafka client rejects its options: {_without_secrets(reason, options)}",
         hint="'kafka.*' and 'properties.*' are for librdkafka: see its CONFIGURATION.md for the names",
     )
 

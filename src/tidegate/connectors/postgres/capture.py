@@ -257,7 +257,7 @@ class PostgresCapture(Capture):
             said = failure.diag.message_primary or str(failure)
             raise make(
                 "PIPELINE_FAILED",
-                message=f"PostgreSQL at {self._server.place} refused to go on: {said}",
+                message=f"PostgreSQL at {self._server.place} stopped replication: {said}",
                 detail=failure.diag.message_detail,
                 hint=failure.diag.message_hint or "change the database or the user's rights, then start again",
             ) from None

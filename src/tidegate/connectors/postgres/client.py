@@ -179,7 +179,7 @@ def _unconnected(text: str, server: Server) -> Exception:
         )
     return make(
         "PIPELINE_FAILED",
-        message=f"PostgreSQL at {server.place} refused the connection: {refused[1]}",
+        message=f"PostgreSQL at {server.place} rejected the connection: {refused[1]}",
         hint="check the user, the password and the name of the database, then start again",
     )
 

@@ -116,7 +116,7 @@ class Connection:
         if isinstance(failure, problems.AuthenticationError) or said.startswith("NOAUTH"):
             return make(
                 "PIPELINE_FAILED",
-                message=f"Redis at {place} refused the user or the password",
+                message=f"Redis at {place} rejected the user or the password",
                 hint="check user and password",
             )
         if isinstance(failure, problems.NoPermissionError):

@@ -153,7 +153,7 @@ class _Opened:
     def put_aside(self, sink: str, step: int, id: str, outcome: Outcome, body: str) -> None:
         self.dead_letters.put(sink, step, id, outcome.status, outcome.error, body)
         if not self.warned:
-            _log.warning("sink %s: %s; what it refuses is in system.dead_letters", sink, outcome.error)
+            _log.warning("sink %s: %s; rejected requests are in system.dead_letters", sink, outcome.error)
             self.warned = True
 
 
