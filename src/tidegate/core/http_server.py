@@ -161,14 +161,21 @@ class _Connection(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_timers()
+        self._stop_stall_timer()
+
+    def shutdown(self) -> None:
+        """Prepare to close; a client that does not read what it was sent is not waited for."""
+        if self._stalled is not None:
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._stop_timers()
+        self._stop_stall_timer()
         self._unset_keepalive_if_required()
 
-    def _stop_timers(self) -> None:
+    def _stop_stall_timer(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None

@@ -1,4 +1,4 @@
-"""Counters and rates, read off the step log."""
+"""Counters and rates, computed from the step log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WINDOW_SECONDS = 10.0
 
 
 def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
-    """The state of a pipeline in numbers: totals since the log began, rates over the last seconds."""
+    """Return totals since the log began and rates over the last seconds."""
     headers = log.headers()
     recent = [header for header in headers if header.started >= headers[-1].started - WINDOW_SECONDS]
     seconds = max(WINDOW_SECONDS if len(recent) < 2 else recent[-1].started - recent[0].started, 0.001)
@@ -49,17 +49,17 @@ def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
 
 
 def _sum_inputs(headers: Sequence[StepHeader]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for header in headers:
-        found.update(header.rows_in)
-    return found
+        total.update(header.rows_in)
+    return total
 
 
 def _sum_outputs(headers: Sequence[StepHeader]) -> dict[str, Changed]:
-    """The changes of each relation over several steps."""
-    found: dict[str, Changed] = {}
+    """Add up the changes of each relation over several steps."""
+    total: dict[str, Changed] = {}
     for header in headers:
         for name, (rows, net) in header.changes_per_relation().items():
-            before = found.get(name, Changed(0, 0))
-            found[name] = Changed(before.rows + rows, before.net + net)
-    return found
+            before = total.get(name, Changed(0, 0))
+            total[name] = Changed(before.rows + rows, before.net + net)
+    return total
