@@ -1,18 +1,12 @@
-"""How values, tables and changes look."""
+"""How changes look. Values and tables: tests/unit/test_rendering.py."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from tidegate.cli.changes import as_debezium, as_json, as_ops
-from tidegate.cli.tables import counted, text_table
-from tidegate.cli.values import compact, plain, shown
 
 
 @dataclass(frozen=True)
@@ -29,53 +23,6 @@ UPDATE = [
     Change("+U", 1, 2, {"item": "pen", "total": 15}),
     Change("+I", 2, 3, {"item": "ink", "total": None}),
 ]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "NULL"),
-        (True, "true"),
-        (1.5, "1.5"),
-        (Decimal("1.50"), "1.50"),
-        (dt.datetime(2024, 5, 1, 12, 0, 3, 250_000, tzinfo=dt.UTC), "2024-05-01 12:00:03.25"),
-        (dt.datetime(2024, 5, 1, 14, 0, tzinfo=dt.timezone(dt.timedelta(hours=2))), "2024-05-01 12:00:00"),
-        (dt.date(2024, 5, 1), "2024-05-01"),
-        ([1, None], "[1,null]"),
-        ({"a": Decimal("2.0")}, '{"a":"2.0"}'),
-        (b"\x01\xff", "01ff"),
-    ],
-)
-def test_a_value_in_a_table(value: Any, text: str) -> None:
-    assert shown(value) == text
-
-
-def test_json_says_what_it_can_and_writes_the_rest_as_text() -> None:
-    row = {"t": dt.datetime(2024, 5, 1, tzinfo=dt.UTC), "d": Decimal("1.10"), "nan": float("nan"), "b": b"a", "n": 1}
-    assert plain(row) == {"t": "2024-05-01T00:00:00Z", "d": "1.10", "nan": "nan", "b": "YQ==", "n": 1}
-    assert compact("é") == '"é"'
-
-
-def test_a_table_aligns_columns_and_counts_rows() -> None:
-    assert text_table(("item", "total"), [("pen", 30), ("paper", None)]).split("\n") == [
-        "item  | total",
-        "------+------",
-        "pen   |    30",
-        "paper |  NULL",
-        "(2 rows)",
-    ]
-
-
-def test_a_row_stays_on_one_line() -> None:
-    assert text_table(("note",), [("a\nb",)]).split("\n")[2:] == ["a\\nb", "(1 row)"]
-
-
-def test_an_empty_table_has_its_head() -> None:
-    assert text_table(("a", "b"), []) == "a | b\n--+--\n(0 rows)"
-
-
-def test_counts() -> None:
-    assert (counted(0, "row"), counted(1, "row"), counted(12345, "row")) == ("0 rows", "1 row", "12,345 rows")
 
 
 def test_changes_as_op_codes() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 import tidegate
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
-from tidegate.cli.tables import text_table
 from tidegate.testing.spec.files import run_file
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _answer(db: tidegate.Database, block: Block) -> str:
     if block.body.lstrip().upper().startswith("SELECT"):
         db.step()
     result = db.sql(block.body)
-    return text_table(result.columns, result.rows()) if result.columns else ""
+    return str(result) if result.columns else ""
 
 
 def _refusal(db: tidegate.Database, block: Block) -> str:

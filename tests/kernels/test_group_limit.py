@@ -14,11 +14,11 @@ from tests.kernels.test_windows import CALLS, SCHEMA, at, lengths
 from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
 from tests.model.reference import Change, Groups, picked
 from tests.model.reference_time import Windows
+from tidegate.core.render import json_value
 from tidegate.ir.specs import AggregateSpec, WindowAggregateSpec
 from tidegate.ir.windows import WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.api import Clock
-from tidegate.kernels.frames import json_value
 from tidegate.kernels.window_aggregate import on_port
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -94,7 +94,7 @@ def test_a_group_that_is_gone_makes_room() -> None:
     a, b = ({"k": key, "ts": at(0), "i": 1, "d": 0.5, "s": "x", "ok": True} for key in "ab")
     bench.turn([(Change(b, 1), 0), (Change(a, 1), 0)], Clock(1, 0))
     assert bench.output == Counter([("a", 1)])
-    assert [(error.code, error.row) for error in bench.delta.errors] == [("GROUP_CAP", '{"k": "b"}')]
+    assert [(error.code, error.row) for error in bench.delta.errors] == [("GROUP_CAP", '{"k":"b"}')]
     bench.turn([(Change(a, -1), 0)], Clock(2, 0))
     bench.turn([(Change(b, 1), 0)], Clock(3, 0))
     assert bench.output == Counter([("b", 1)])

@@ -46,7 +46,7 @@ def play_in_order(bench: Bench, drawn: Sequence[tuple[Sequence[Sequence[Given]],
 
 def _json(row: tuple[Any, ...]) -> str:
     named = dict(zip(COLUMNS, row, strict=True))
-    return json.dumps({name: "nan" if value == "NaN" else value for name, value in named.items()})
+    return json.dumps(named, separators=(",", ":"))
 
 
 @quick
@@ -83,8 +83,7 @@ def test_a_refused_row_is_shown_as_json() -> None:
     assert error.relation == "orders"
     assert error.message == "orders has the key (id), which must not be NULL."
     assert error.row == (
-        '{"id": null, "price": "1.50", "day": "2024-05-01", "at": "2024-05-01T12:00:03+00:00", "raw": "01ff", '
-        '"tags": ["ä", null]}'
+        '{"id":null,"price":"1.50","day":"2024-05-01","at":"2024-05-01T12:00:03Z","raw":"Af8=","tags":["ä",null]}'
     )
 
 

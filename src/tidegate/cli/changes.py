@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.values import compact, shown
+from tidegate.core.render import json_text, text
 
 if TYPE_CHECKING:
     from tidegate import Change
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def as_ops(changes: Iterable[Change]) -> Iterator[str]:
     """`     3  +I  pen | 30`: step, op, values; `x2` when a row came twice."""
     for change in changes:
-        values = " | ".join(shown(value) for value in change.row.values())
+        values = " | ".join(text(value) for value in change.row.values())
         times = f"  x{abs(change.weight)}" if abs(change.weight) > 1 else ""
         yield f"{change.step:>6}  {change.op}  {values}{times}"
 
@@ -25,7 +25,7 @@ def as_ops(changes: Iterable[Change]) -> Iterator[str]:
 def as_json(changes: Iterable[Change]) -> Iterator[str]:
     """One object per change: step, op, weight, row."""
     for change in changes:
-        yield compact({"step": change.step, "op": change.op, "weight": change.weight, "row": change.row})
+        yield json_text({"step": change.step, "op": change.op, "weight": change.weight, "row": change.row})
 
 
 def as_debezium(changes: Iterable[Change], view: str, key: Sequence[str]) -> Iterator[str]:
@@ -33,7 +33,7 @@ def as_debezium(changes: Iterable[Change], view: str, key: Sequence[str]) -> Ite
     for step, together in groupby(changes, key=lambda change: change.step):
         source = {"connector": "tidegate", "table": view, "step": step}
         for op, before, after in _events(together, key):
-            yield compact({"op": op, "before": before, "after": after, "source": source})
+            yield json_text({"op": op, "before": before, "after": after, "source": source})
 
 
 def _events(changes: Iterable[Change], key: Sequence[str]) -> Iterator[tuple[str, Row | None, Row | None]]:

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.cli.tables import counted, text_table
+import pyarrow as pa
+
+from tidegate.core.tables import counted, text_table
 
 if TYPE_CHECKING:
     from tidegate import Database, Result
@@ -105,7 +107,9 @@ class Session:
     def _describe(self, name: str) -> None:
         if name:
             return self._show(f"DESCRIBE {name}")
-        print(text_table(("name", "kind"), self._relations()))
+        schema = pa.schema([("name", pa.string()), ("kind", pa.string())])
+        rows = [dict(zip(schema.names, row, strict=True)) for row in self._relations()]
+        print(text_table(pa.Table.from_pylist(rows, schema)))
 
     def _relations(self) -> list[tuple[str, str]]:
         kinds = (("source", "SHOW SOURCES"), ("table", "SHOW TABLES"), ("view", "SHOW VIEWS"), ("sink", "SHOW SINKS"))
@@ -139,6 +143,6 @@ def _print(result: Result) -> None:
     for warning in result.warnings:
         print(f"warning {render(warning)}", file=sys.stderr)
     if result.columns:
-        print(text_table(result.columns, result.rows()))
+        print(text_table(result.arrow()))
     elif result.message:
         print(result.message)

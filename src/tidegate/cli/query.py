@@ -6,11 +6,13 @@ import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from tidegate.cli.opening import opened
-from tidegate.cli.tables import text_table
-from tidegate.cli.values import compact, shown
+from tidegate.core.render import json_objects, text_cells
+from tidegate.core.tables import text_table
 
 if TYPE_CHECKING:
     from tidegate import Result
@@ -28,26 +30,27 @@ def query_folder(folder: Path, sql: str, as_of: int | None, format: str) -> None
 
 def write_table(result: Result) -> None:
     """Aligned columns and a row count."""
-    print(text_table(result.columns, result.rows()))
+    print(text_table(result.arrow()))
 
 
 def write_csv(result: Result) -> None:
     """A header and comma-separated values; NULL is an empty field."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(result.columns)
-    writer.writerows(["" if value is None else shown(value) for value in row] for row in result.rows())
+    writer.writerows(zip(*map(_csv_cells, result.arrow().columns), strict=True))
+
+
+def _csv_cells(column: pa.ChunkedArray[Any]) -> list[str]:
+    return ["" if null else cell for cell, null in zip(text_cells(column), column.is_null().to_pylist(), strict=True)]
 
 
 def write_json(result: Result) -> None:
     """One array of objects, one object per line."""
-    lines = [compact(dict(zip(result.columns, row, strict=True))) for row in result.rows()]
-    print("[" + ",\n ".join(lines) + "]")
+    print("[" + ",\n ".join(json_objects(result.arrow())) + "]")
 
 
 def write_arrow(result: Result) -> None:
     """An Arrow IPC stream."""
-    import pyarrow as pa
-
     table = result.arrow()
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
         stream.write_table(table)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.cli.opening import opened, read_script, told
-from tidegate.cli.tables import counted, text_table
+from tidegate.core.tables import counted, text_table
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -83,7 +83,7 @@ def show_views(db: Database) -> None:
     for name, counters in db.metrics()["views"].items():
         result = db.query(f"SELECT * FROM `{name}` LIMIT {SHOWN_ROWS}")
         more = f": {SHOWN_ROWS} of {counted(counters['rows'], 'row')}" if counters["rows"] > SHOWN_ROWS else ""
-        print(f"\n{name}{more}\n{text_table(result.columns, result.rows())}")
+        print(f"\n{name}{more}\n{text_table(result.arrow())}")
 
 
 def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:

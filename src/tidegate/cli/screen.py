@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.tables import counted
-from tidegate.cli.values import plain, shown
+from tidegate.core.render import json_value, text
+from tidegate.core.tables import counted
 
 Metrics = Mapping[str, Any]
 QUIET_SECONDS = 2.0
@@ -123,7 +123,7 @@ class JsonScreen(LogScreen):
         """A program sees by the first metrics that tables are there."""
 
     def _print(self, metrics: Metrics) -> None:
-        print(json.dumps(plain(dict(metrics))), flush=True)
+        print(json.dumps(json_value(dict(metrics))), flush=True)
 
 
 def loading_line(tables: Mapping[str, float]) -> str:
@@ -162,7 +162,7 @@ def _watermarks(watermarks: Mapping[str, Any]) -> Table:
     table.add_column("watermark", min_width=24)
     table.add_column("at")
     for column, value in watermarks.items():
-        table.add_row(column, shown(value))
+        table.add_row(column, text(value))
     return table
 
 

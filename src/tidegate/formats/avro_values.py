@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.core.render import plain
+from tidegate.core.render import json_value
 
 _NONE = type(None)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -151,7 +151,7 @@ def text(value: Any) -> str:
             return str(value)
         case dict() | list():
             return json.dumps(value, default=text, ensure_ascii=False, separators=(",", ":"))
-    return str(plain(value, pa.null()))
+    return str(json_value(value))
 
 
 def cells(column: pa.ChunkedArray[Any]) -> list[Any]:

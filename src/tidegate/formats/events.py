@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.catalog.bus import EVENTS
-from tidegate.core.render import json_cells
+from tidegate.core.render import json_cells, json_value
 from tidegate.core.types import arrow_type
 
 SCHEMA = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in EVENTS.columns])
@@ -72,8 +72,7 @@ def _nested(text: str | None) -> str:
 def rfc3339(time_us: int) -> str:
     """`2024-05-01T12:00:03.25Z`"""
     moment = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=time_us)
-    text = moment.replace(tzinfo=None).isoformat()
-    return (text.rstrip("0") if "." in text else text) + "Z"
+    return str(json_value(moment))
 
 
 def matching(table: pa.Table, patterns: Sequence[str]) -> pa.Table:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidegate.core.options import Bag
 from tidegate.core.quoting import literal
-from tidegate.core.render import csv_column, shown_cells
+from tidegate.core.render import csv_column, text_cells
 from tidegate.core.types import arrow_type
 from tidegate.errors import make
 from tidegate.formats import fields
@@ -126,7 +126,7 @@ class CsvWriter:
 
     def _cells(self, column: pa.ChunkedArray) -> list[str]:
         said = pa.chunked_array([csv_column(column)]) if not isinstance(column, pa.ChunkedArray) else csv_column(column)
-        shown = shown_cells(said)
+        shown = text_cells(said)
         missing = said.is_null().to_pylist()
         return [
             self.dialect.null_value if gone else self._quoted(cell) for gone, cell in zip(missing, shown, strict=True)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,6 +10,7 @@ import polars as pl
 from polars._typing import PolarsDataType
 
 from tidegate.core.columns import HASH, SEQ, WEIGHT
+from tidegate.core.render import json_row, text
 from tidegate.kernels.api import RowError, Table
 from tidegate.kernels.state.sorting import Mask, Places, equal, spread
 
@@ -131,8 +128,7 @@ def reject(
     """One error per row, each with the row's position in the step; `message` makes the text for a row."""
     found = []
     for row in rows.sort(SEQ).iter_rows(named=True):
-        text = json.dumps({name: json_value(row[name]) for name in columns}, ensure_ascii=False)
-        found.append((row[SEQ], RowError(relation, code, message(row), text)))
+        found.append((row[SEQ], RowError(relation, code, message(row), json_row({name: row[name] for name in columns}))))
     return found
 
 
@@ -141,29 +137,6 @@ def errors_in_order(found: Sequence[tuple[int, RowError]]) -> list[RowError]:
     return [error for _, error in sorted(found, key=lambda item: item[0])]
 
 
-def row_json(row: Mapping[str, Any]) -> str:
-    """The row as JSON."""
-    return json.dumps({name: json_value(value) for name, value in row.items()}, ensure_ascii=False)
-
-
-def json_value(value: Any) -> Any:
-    """The value for JSON: dates and times in ISO form, decimals as text, bytes in hexadecimal."""
-    match value:
-        case datetime.date() | datetime.time():
-            return value.isoformat()
-        case Decimal() | datetime.timedelta():
-            return str(value)
-        case bytes():
-            return value.hex()
-        case float() if not math.isfinite(value):
-            return str(value)
-        case list():
-            return [json_value(item) for item in value]
-        case dict():
-            return {name: json_value(item) for name, item in value.items()}
-    return value
-
-
 def describe_row(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     """Columns of a row for a message: `id = 1, day = 2024-05-01`."""
-    return ", ".join(f"{name} = {json_value(row[name])}" for name in columns)
+    return ", ".join(f"{name} = {text(row[name])}" for name in columns)

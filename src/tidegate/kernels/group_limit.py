@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
+from tidegate.core.render import json_row
 from tidegate.kernels.aggregates.partial import KIND
 from tidegate.kernels.api import RowError, State, Table
-from tidegate.kernels.frames import align, find_rows, json_value, row_mask, types_of
+from tidegate.kernels.frames import align, find_rows, row_mask, types_of
 from tidegate.kernels.session_points import KEY, TIME
 from tidegate.kernels.state.sorting import Mask
 
@@ -99,7 +99,7 @@ class GroupLimit:
         return groups.select(self.filed(groups[HASH]).alias(HASH), *self.window)
 
     def _error(self, row: Mapping[str, Any]) -> RowError:
-        text = json.dumps({name: json_value(row[name]) for name in self.keys}, ensure_ascii=False)
+        text = json_row({name: row[name] for name in self.keys})
         where = "the window has" if self.window else "there are"
         return RowError("", "GROUP_CAP", f"{where} {self.most} groups already", text, abs(row[WEIGHT]))
 
@@ -146,7 +146,7 @@ class SessionLimit:
         return state.table("live", {_ALL: pl.Int64(), _LIVE: pl.Int64()}, (_ALL,))
 
     def _error(self, row: dict[str, Any]) -> RowError:
-        text = json.dumps({name: json_value(row[name]) for name in self.partition}, ensure_ascii=False)
+        text = json_row({name: row[name] for name in self.partition})
         return RowError("", "GROUP_CAP", f"there are {self.most} groups already", text, row[WEIGHT])
 
 

@@ -16,9 +16,9 @@ from tidegate.catalog.system import PREFIX
 from tidegate.connectors.contract import Rows
 from tidegate.core import zset
 from tidegate.core.columns import WEIGHT
+from tidegate.core.render import json_row
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
-from tidegate.kernels.frames import row_json
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import Readiness
 from tidegate.runtime.system import SystemRelations
@@ -185,7 +185,7 @@ def _accepted(rows: pa.Table, late: Counter[str]) -> pa.Table:
         return rows
     accepted = []
     for row in rows.to_pylist():
-        text = row_json(row)
+        text = json_row(row)
         accepted.append(late[text] == 0)
         late[text] -= late[text] > 0
     return rows.filter(pa.array(accepted))

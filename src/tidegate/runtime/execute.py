@@ -13,6 +13,7 @@ from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
 from tidegate.core.durations import EXPECTED_POSITIVE, parse_micros
 from tidegate.core.schema import names
+from tidegate.core.tables import counted
 from tidegate.plan.explain import Explanation
 from tidegate.runtime import describe
 from tidegate.runtime.batch import Batch
@@ -147,15 +148,15 @@ class StatementExecutor:
 
     @execute.register(s.Insert)
     def _(self, statement: s.Insert) -> Result:
-        return Result(message=f"{self._changes.insert(statement)} rows inserted")
+        return Result(message=f"{counted(self._changes.insert(statement), 'row')} inserted")
 
     @execute.register(s.Delete)
     def _(self, statement: s.Delete) -> Result:
-        return Result(message=f"{self._changes.delete(statement)} rows deleted")
+        return Result(message=f"{counted(self._changes.delete(statement), 'row')} deleted")
 
     @execute.register(s.Update)
     def _(self, statement: s.Update) -> Result:
-        return Result(message=f"{self._changes.update(statement)} rows updated")
+        return Result(message=f"{counted(self._changes.update(statement), 'row')} updated")
 
     @execute.register(s.RefreshTable)
     def _(self, statement: s.RefreshTable) -> Result:

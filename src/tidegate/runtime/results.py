@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
+from tidegate.core.render import text_cells
+from tidegate.core.tables import text_table
 from tidegate.errors import Warning_
 
 if TYPE_CHECKING:
@@ -57,34 +59,15 @@ class Result:
     def __str__(self) -> str:
         if not self.columns:
             return self.message
-        return text_table(self.columns, [[shown(value) for value in row] for row in self.rows()])
+        return text_table(self.table)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(shown(value))}</td>" for value in row) + "</tr>" for row in self.rows()
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in zip(*map(text_cells, self.table.columns), strict=True)
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def shown(value: Any) -> str:
-    """A value as people read it."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if hasattr(value, "isoformat"):
-        return str(value).removesuffix("+00:00")
-    return str(value)
-
-
-def text_table(columns: list[str], rows: list[list[str]]) -> str:
-    """Rows in aligned columns under a rule."""
-    widths = [max([len(name), *(len(row[index]) for row in rows)]) for index, name in enumerate(columns)]
-    lines = [" | ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True)).rstrip()]
-    lines.append("-+-".join("-" * width for width in widths))
-    lines += [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

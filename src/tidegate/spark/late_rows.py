@@ -12,10 +12,10 @@ import polars as pl
 from tidegate.catalog.bus import OF_VIEW
 from tidegate.circuit.model import Ingress, ObservedColumn, RejectedRows
 from tidegate.core.columns import SHARD, WEIGHT
+from tidegate.core.render import json_row
 from tidegate.ir.specs import GatedAggregateSpec, KernelSpec, WindowAggregateSpec
 from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.api import LATE, NO_TIME, Clock, Kernel, WatermarkValue
-from tidegate.kernels.frames import row_json
 from tidegate.kernels.watermarks import passes
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
@@ -169,7 +169,7 @@ def _timeless(rows: pl.DataFrame, refusal: RejectedRows) -> Block:
 
 def row_text(row: dict[str, Any], columns: Sequence[tuple[str, str]]) -> str:
     """A row as JSON."""
-    return row_json({name: row[column] for name, column in columns})
+    return json_row({name: row[column] for name, column in columns})
 
 
 def largest(column: pl.Series, limit: int | None) -> WatermarkValue:

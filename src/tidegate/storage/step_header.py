@@ -11,7 +11,7 @@ import polars as pl
 
 from tidegate.core.columns import WEIGHT
 from tidegate.core.records import Codec
-from tidegate.kernels.frames import row_json
+from tidegate.core.render import json_row
 
 CODEC = Codec()
 
@@ -159,7 +159,7 @@ def late_rows(
     """One record per late row and view that dropped it."""
     names = [name for name in rows.columns if name != WEIGHT]
     for row in rows.iter_rows(named=True):
-        text = row_json({name: row[name] for name in names})
+        text = json_row({name: row[name] for name in names})
         op = "+I" if row[WEIGHT] > 0 else "-D"
         for view in (views or (None,)) * abs(row[WEIGHT]):
             yield LateRow(relation, view, op, column, text, watermark)

@@ -14,7 +14,7 @@ from tidegate.connectors.redis.client import Command, Connection
 from tidegate.connectors.redis.options import WriteOptions, write_options
 from tidegate.connectors.rows import appended, outcome, rows_in
 from tidegate.core.options import Bag
-from tidegate.core.render import json_cells, json_objects, shown_cells
+from tidegate.core.render import json_cells, json_objects, text_cells
 from tidegate.errors import make
 from tidegate.formats.events import SCHEMA
 
@@ -63,7 +63,7 @@ def keys(rows: pa.Table, key: Sequence[str], prefix: str) -> Iterator[str]:
 
 
 def _parts(column: pa.ChunkedArray[Any], several: bool) -> list[str]:
-    said = [text.replace("\\", "\\\\") for text in shown_cells(column)]
+    said = [text.replace("\\", "\\\\") for text in text_cells(column)]
     said = [text.replace(":", "\\:") for text in said] if several else said
     return [text if there else "\\N" for text, there in zip(said, column.is_valid().to_pylist(), strict=True)]
 

@@ -13,7 +13,7 @@ from tidegate.connectors.contract import OutputClosed, Sink, SinkAbilities, Sink
 from tidegate.connectors.rows import appended
 from tidegate.core.durable import LastStep
 from tidegate.core.options import Bag, checked_format
-from tidegate.core.render import json_objects, shown_cells
+from tidegate.core.render import json_objects, text_cells
 from tidegate.formats.events import event_objects
 
 FORMATS = ("ops", "json")
@@ -79,7 +79,7 @@ def lines(changes: pa.Table, spec: SinkSpec, format: str) -> Iterator[str]:
 def op_lines(changes: pa.Table) -> Iterator[str]:
     """`     3  +I  pen | 30`: step, op, values; `x2` when a row came twice."""
     ops, weights, steps, *columns = changes.columns
-    rows = zip(*map(shown_cells, columns), strict=True) if columns else iter([()] * changes.num_rows)
+    rows = zip(*map(text_cells, columns), strict=True) if columns else iter([()] * changes.num_rows)
     for op, weight, step, row in zip(ops.to_pylist(), weights.to_pylist(), steps.to_pylist(), rows, strict=True):
         times = f"  x{abs(weight)}" if abs(weight) > 1 else ""
         yield f"{step:>6}  {op}  {' | '.join(row)}{times}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
+from tidegate.core.render import json_row
 from tidegate.kernels.api import RowError
-from tidegate.kernels.frames import json_value
 from tidegate.kernels.joins.interval_side import Limits, Side, Slices, numbers
 from tidegate.kernels.joins.pairs import MANY
 from tidegate.kernels.ranking import Ints
@@ -170,7 +169,7 @@ def reject_missing(side: Side, rows: pl.DataFrame) -> list[RowError]:
     columns = [name for name in side.columns if not (side.proctime and name == side.time)]
     found = []
     for *values, weight in rows.select(*columns, WEIGHT).iter_rows():
-        text = json.dumps({name: json_value(value) for name, value in zip(columns, values, strict=True)})
+        text = json_row(dict(zip(columns, values, strict=True)))
         found += [RowError("", "ROW_NOT_FOUND", "there is no such row to take back", text)] * -weight
     return sorted(found, key=lambda error: error.row)
 

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from tidegate.core import render
 from tidegate.core.types import FLOATING, INTEGRAL, Type
 
 DAY = "2020-01-01"
@@ -133,10 +134,7 @@ def show(value: Any, kind: Type) -> str:
 
 def show_time(value: datetime) -> str:
     """A timestamp, as short as can be: `12:00:03` on the first day of virtual time."""
-    moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-    text = moment.isoformat(sep=" ", timespec="microseconds").rstrip("0").rstrip(".")
-    text = text if "." in text else moment.isoformat(sep=" ", timespec="seconds")
-    return text.removeprefix(DAY + " ")
+    return render.text(value).removeprefix(DAY + " ")
 
 
 def _show_text(text: str) -> str:
