@@ -13,6 +13,7 @@ from tidegate import errors
 from tidegate.catalog.bus import BUS, TIME
 from tidegate.catalog.catalog import Catalog
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, RejectedRow, Rows
+from tidegate.core.retry import Backoff
 from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import TABLES
@@ -25,7 +26,7 @@ from tidegate.storage.step_log import StepLog
 
 _log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+BACKOFF = Backoff(first=0.5, longest=15.0)
 
 
 class LogIntake:
@@ -184,19 +185,18 @@ class Captures:
         self.failures.pop(session, None)
 
     def _run(self, session: str, intake: LogIntake, capture: Capture) -> None:
-        pause, warned = FIRST_PAUSE, False
+        failures = 0
         while not intake.stopped.is_set():
             before = intake.position
             try:
                 capture.follow(intake)
             except OSError as problem:
                 if intake.position != before:
-                    pause, warned = FIRST_PAUSE, False
-                if not warned:
+                    failures = 0
+                if not failures:
                     _log.warning("%s: retrying", problem)
-                    warned = True
-                intake.stopped.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                failures += 1
+                intake.stopped.wait(BACKOFF.pause(failures))
             except Exception as problem:
                 self._failed(session, problem)
                 return

@@ -19,6 +19,7 @@ from tidegate.catalog import Catalog
 from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import Interrupted, OutputClosed, RetryAfter, Sink, SinkContext
+from tidegate.core.retry import Backoff
 from tidegate.core.types import arrow_schema
 from tidegate.formats.events import matching
 from tidegate.runtime.sink_definitions import build, patterns_of
@@ -28,7 +29,7 @@ from tidegate.storage.step_log import StepLog
 
 _log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+BACKOFF = Backoff(first=1.0, longest=30.0)
 GRACE_SECONDS = 3.0
 """A pipeline that ends waits so long for sinks that have much to do yet."""
 
@@ -47,7 +48,7 @@ class Running:
     upsert: bool = False
     patterns: tuple[str, ...] = ()
     is_open: bool = False
-    pause: float = 0.0
+    attempts: int = 0
     due: float = 0.0
     gives_up: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -248,15 +249,15 @@ class Sinks:
             self._put_off(name, running, told, error)
         else:
             if self.failures.pop(name, None) is not None:
-                running.pause = running.due = 0.0
+                running.attempts, running.due = 0, 0.0
                 _log.warning("sink %s goes on after step %d", name, running.done)
 
     def _put_off(self, name: str, running: Running, reason: str, error: Exception) -> None:
         """Schedules the next attempt: after the pause that the sink asks for, or with exponential backoff."""
         known = error.pause if isinstance(error, RetryAfter) else None
         running.gives_up = known is not None
-        running.pause = min(max(FIRST_PAUSE, 2 * running.pause), LONGEST_PAUSE) if known is None else known
-        running.due = self._now() + running.pause
+        running.attempts += 1
+        running.due = self._now() + (BACKOFF.pause(running.attempts) if known is None else known)
         if name not in self.failures:
             _log.warning("sink %s stopped, and will be tried again: %s", name, reason)
         self.failures[name] = reason

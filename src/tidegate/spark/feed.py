@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidegate.core.columns import WEIGHT
+from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.spark import blocks
 from tidegate.storage.clock_file import read_clock
 from tidegate.storage.insert_log import HEAD, InsertLog
@@ -192,7 +192,7 @@ def _wide_rows(relation: str, table: pa.Table, weight: int, seq: int, schema: pa
     count = table.num_rows
     own = WEIGHT in table.column_names
     weights = _flat(table, WEIGHT).cast(pa.int64()) if own else pa.repeat(pa.scalar(weight, pa.int64()), count)
-    extra = {WEIGHT: weights, "__seq": pa.array(range(seq, seq + count))}
+    extra = {WEIGHT: weights, SEQ: pa.array(range(seq, seq + count))}
     arrays = [
         extra[field.name] if field.name in extra else _flat(table, field.name).cast(field.type) for field in target
     ]

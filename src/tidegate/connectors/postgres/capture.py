@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -29,10 +28,11 @@ from tidegate.connectors.postgres.replication import (
 )
 from tidegate.connectors.postgres.snapshot import InitialLoad, Snapshot
 from tidegate.connectors.postgres.tables import OriginTable, check_parts, same_tables
+from tidegate.core.retry import Backoff, retry
 from tidegate.errors import Error, enumerated, make
 
 _IN_USE, _UNKNOWN, _NO_MORE = "55006", "42704", "53400"
-_PATIENCE, _PAUSE = 5.0, 0.1
+_PATIENCE, _BACKOFF = 5.0, Backoff(first=0.1, longest=0.1)
 
 
 class Session:
@@ -125,17 +125,17 @@ class Session:
 
     def _start(self, stream: Stream, place: SourcePosition, again: bool) -> None:
         """Waits for a moment if the slot is in use: a connection that was just closed may not be gone yet."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                stream.start(self._names.slot, [self._names.publication], place.lsn, self._intake.stopped)
-                return
-            except ReplicationError as refused:
-                if refused.state != _IN_USE:
-                    raise
-                if time.monotonic() > deadline:
-                    raise self._in_use(again) from None
-            self._intake.stopped.wait(_PAUSE)
+        names = self._names
+
+        def start() -> None:
+            stream.start(names.slot, [names.publication], place.lsn, self._intake.stopped)
+
+        try:
+            retry(start, _is_in_use, _BACKOFF, _PATIENCE)
+        except ReplicationError as refused:
+            if refused.state != _IN_USE:
+                raise
+            raise self._in_use(again) from None
 
     def _in_use(self, again: bool) -> Exception:
         slot = slots.find_slot(self._side, self._names.slot, self._server)
@@ -273,3 +273,7 @@ class PostgresCapture(Capture):
 
     def _count(self, rows: int) -> None:
         self._figures["rows_taken_total"] += rows
+
+
+def _is_in_use(problem: Exception) -> bool:
+    return isinstance(problem, ReplicationError) and problem.state == _IN_USE

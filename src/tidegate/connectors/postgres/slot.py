@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from tidegate.connectors.postgres.client import library
 from tidegate.connectors.postgres.options import Server
 from tidegate.connectors.postgres.replication import lsn_text, parse_lsn
+from tidegate.core.retry import Backoff, retry
 from tidegate.errors import Error, enumerated, make
 
 _log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ SELECT to_jsonb(s), pg_current_wal_insert_lsn()::text, current_database(),
     (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
 FROM pg_replication_slots s WHERE slot_name = %s
 """
-_PATIENCE, _PAUSE = 5.0, 0.02
+_PATIENCE, _BACKOFF = 5.0, Backoff(first=0.02, longest=0.02)
 _FULL = 0.8
 """A warning comes when this much of `max_slot_wal_keep_size` is used."""
 
@@ -103,19 +103,17 @@ def in_use(name: str, holder: int | None, server: Server) -> Error:
 
 def drop_slot(connection: Any, name: str) -> None:
     """Removes a slot if it is there, and ends whoever holds it: it was ours, and nobody needs it any more."""
-    errors, deadline = library().errors, time.monotonic() + _PATIENCE
-    while True:
-        row = connection.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
-        if row is None:
-            return
-        if row[0] is not None:
-            connection.execute("SELECT pg_terminate_backend(%s)", (row[0],))
-        try:
-            connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
-        except errors.ObjectInUse:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)
+    in_use = library().errors.ObjectInUse
+    retry(lambda: _drop_slot(connection, name), lambda problem: isinstance(problem, in_use), _BACKOFF, _PATIENCE)
+
+
+def _drop_slot(connection: Any, name: str) -> None:
+    row = connection.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
+    if row is None:
+        return
+    if row[0] is not None:
+        connection.execute("SELECT pg_terminate_backend(%s)", (row[0],))
+    connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
 
 
 class Watch:

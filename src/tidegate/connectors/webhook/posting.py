@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tidegate.connectors.webhook.options import PostOptions
+from tidegate.core.retry import Backoff
 
 RETRYABLE = (408, 425, 429)
 LONGEST_WAIT = 3600.0
@@ -147,5 +148,4 @@ def parse_retry_after(value: str | None, now: Callable[[], dt.datetime] = lambda
 def pause_after(failures: int, options: PostOptions, draw: Callable[[], float] = random.random) -> float:
     """Return the pause after a number of failures: twice as long each time, and randomly up to half of it shorter, so
     that many sinks do not return at the same moment."""
-    longest = min(options.backoff * 2.0 ** min(failures - 1, 60), options.max_backoff)
-    return longest * (1.0 - draw() / 2.0)
+    return Backoff(options.backoff, options.max_backoff, jitter=0.5).pause(failures, draw)

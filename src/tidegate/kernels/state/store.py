@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from tidegate.core.columns import HASH
+from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.kernels.api import Segments
 from tidegate.kernels.state.chunks import CACHE, Chunk, ChunkCache, Chunks
 from tidegate.kernels.state.compaction import settle
@@ -52,7 +52,7 @@ class MemorySegments:
 
 
 META = "meta"
-_ADDED = frozenset({"__w", "__seq", "__t", "__key", "__start", "__end", "__known", "__first_at", "__last_at"})
+_ADDED = frozenset({WEIGHT, SEQ, "__t", "__key", "__start", "__end", "__known", "__first_at", "__last_at"})
 
 
 class Store:
