@@ -128,7 +128,8 @@ def reject(
     """One error per row, each with the row's position in the step; `message` makes the text for a row."""
     found = []
     for row in rows.sort(SEQ).iter_rows(named=True):
-        found.append((row[SEQ], RowError(relation, code, message(row), json_row({name: row[name] for name in columns}))))
+        row_text = json_row({name: row[name] for name in columns})
+        found.append((row[SEQ], RowError(relation, code, message(row), row_text)))
     return found
 
 
