@@ -57,9 +57,10 @@ $(SPARK43)/.installed: requirements.lock pyproject.toml | setup
 bench: setup ## measures against Spark's own streaming, writes benchmarks/latest.json
 	$(BIN)/python benchmarks/run.py
 
-lint: setup ## ruff and mypy --strict
+lint: setup ## ruff, mypy --strict and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 fetch: setup postgres redis ## what the tests' servers are made of, with Maven, into ~/.cache/tidegate
 	@$(BIN)/python -m tests.servers.fetch
