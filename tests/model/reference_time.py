@@ -1,5 +1,6 @@
-"""A naive model of the operators of time, in plain Python: it keeps all rows, looks at every window one by one, and
-answers from scratch. Times are datetimes; watermarks are microseconds."""
+"""A naive model of the operators of time, in plain Python: it keeps all rows and recomputes every answer from scratch.
+Windows and sessions are those of the oracle (`tidegate.testing.time.windows`). Times are datetimes, watermarks
+microseconds."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from tests.model.reference import Change, Groups, Row, picked
 from tidegate.ir.specs import GateSpec, HoldBackSpec, TemporalFilterSpec, WindowAggregateSpec
 from tidegate.ir.windows import WatermarkTest, WindowSpec
 from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
+from tidegate.testing.time.windows import Window
+from tidegate.testing.time.windows import sessions as extents
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -49,40 +52,14 @@ def passing(test: WatermarkTest, row: Mapping[str, Any], watermarks: Mapping[str
     return watermark == INFINITE or number < float(watermark) or (test.inclusive and number == float(watermark))
 
 
+def moment(time_us: int) -> datetime.datetime:
+    return EPOCH + datetime.timedelta(microseconds=time_us)
+
+
 def windows(spec: WindowSpec, time: datetime.date) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
-    """All windows that cover a time, by trying the starts around it."""
-    at = _Line(spec)
-    number, size = at.number(micros(time)), at.count(spec.size)
-    slide = size if spec.slide is None or spec.kind == "cumulate" else at.count(spec.slide)
-    for start in range(number // slide * slide, number - size, -slide):
-        ends = [start + size]
-        if spec.kind == "cumulate" and spec.slide is not None:
-            ends = [*range(start + at.count(spec.slide), start + size, at.count(spec.slide)), start + size]
-        for end in ends:
-            if start <= number < end:
-                yield at.time(start), at.time(end)
-
-
-class _Line:
-    """Time as whole numbers: microseconds or months."""
-
-    def __init__(self, spec: WindowSpec) -> None:
-        self.months, self.offset = bool(spec.size.months), spec.offset
-
-    def count(self, length: Any) -> int:
-        return int(length.months if self.months else length.micros)
-
-    def number(self, time_us: int) -> int:
-        if not self.months:
-            return time_us - self.offset
-        day = EPOCH + datetime.timedelta(microseconds=time_us - self.offset)
-        return (day.year - 1970) * 12 + day.month - 1
-
-    def time(self, number: int) -> datetime.datetime:
-        if not self.months:
-            return EPOCH + datetime.timedelta(microseconds=number + self.offset)
-        start = datetime.datetime(1970 + number // 12, number % 12 + 1, 1)
-        return start + datetime.timedelta(microseconds=self.offset)
+    """All windows that cover a time."""
+    for start, end in Window(spec.kind, spec.size, spec.slide, spec.offset).covering(micros(time)):
+        yield moment(start), moment(end)
 
 
 class Windows:
@@ -140,17 +117,15 @@ class Session:
 
 
 def sessions(spec: WindowSpec, keys: Sequence[str], rows: Sequence[Change]) -> list[Session]:
-    """The sessions of rows: each row joins the one before it if it comes less than a gap later."""
-    found: list[Session] = []
-    gap = spec.size.micros
-    for row in sorted(rows, key=lambda row: micros(row.row[spec.time])):
-        key, time = picked(row.row, keys), micros(row.row[spec.time])
-        mine = next((session for session in found if session.key == key and time < session.end), None)
-        if mine is None:
-            found.append(Session(key, [row], time, time + gap))
-        else:
-            mine.rows.append(row)
-            mine.end = time + gap
+    """The sessions of rows, per key."""
+    by_key: dict[Row, list[Change]] = {}
+    for row in rows:
+        by_key.setdefault(picked(row.row, keys), []).append(row)
+    found = []
+    for key, mine in by_key.items():
+        for (start, end), times in extents((micros(row.row[spec.time]) for row in mine), Window("session", spec.size)):
+            members = [row for row in mine if micros(row.row[spec.time]) in times]
+            found.append(Session(key, members, start, end))
     return found
 
 
@@ -228,10 +203,7 @@ class SessionWindows:
         rows = []
         for session in found:
             zone = session.rows[0].row[spec.time].tzinfo
-            start, end = (
-                (EPOCH + datetime.timedelta(microseconds=edge)).replace(tzinfo=zone)
-                for edge in (session.start, session.end)
-            )
+            start, end = (moment(edge).replace(tzinfo=zone) for edge in (session.start, session.end))
             rows += [replace(row, row={**row.row, spec.start: start, spec.end: end}) for row in session.rows]
         groups.step(1, [rows])
         return groups.content()

@@ -36,7 +36,7 @@ class Window:
 
     def reach(self, start: int) -> int:
         """Where a window ends that starts there; where a session ends if no row follows this one."""
-        return int(plus(start, self.size))
+        return self._plus(start, self.size)
 
     def opened(self, line: Number) -> tuple[Number, Number]:
         """Start and end of the earliest window that ends after a line."""
@@ -57,9 +57,13 @@ class Window:
         start = self._floor(time, self.size)
         last, end = self.reach(start), start
         while end < last:
-            end = min(int(plus(end, self.slide)), last)
+            end = min(self._plus(end, self.slide), last)
             if time < end:
                 yield start, end
+
+    def _plus(self, time: int, step: CalendarInterval) -> int:
+        """A point of the grid, moved by a step: months are counted from the offset."""
+        return int(plus(time - self.offset, step)) + self.offset
 
     def _floor(self, time: int, step: CalendarInterval) -> int:
         """The last point of the grid that is not after a time."""
