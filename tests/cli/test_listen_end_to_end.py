@@ -179,13 +179,13 @@ def test_once_fails_if_an_adapter_cannot_take_everything(tmp_path: Path, spark: 
 
 
 def test_once_waits_until_a_webhook_is_through_with_its_attempts(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     once(tmp_path, spark, f"webhook: {{url: '{url}', max_retries: 2, backoff: 50ms}}")
     with tidegate.connect(tmp_path / "data", spark=spark, read_only=True) as db:
         assert db.query("SELECT sink, status FROM system.dead_letters").rows() == [("webhook_sink", None)]
-    assert "rejected requests are in system.dead_letters" in capsys.readouterr().err
+    assert "rejected requests are in system.dead_letters" in caplog.text
 
 
 def test_who_reads_stdout_may_leave(tmp_path: Path, server: Postgres) -> None:

@@ -52,7 +52,7 @@ def asked(server: Postgres, database: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_the_server_is_restarted_while_it_runs(
-    spark: SparkSession, tmp_path: Path, server: Postgres, shop: str, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, server: Postgres, shop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Source and sinks wait for it, and each change is there once."""
     with tidegate.connect(tmp_path / "db", spark=spark) as db:
@@ -79,7 +79,7 @@ def test_the_server_is_restarted_while_it_runs(
     assert 'tidegate_capture_slot_lag_bytes{source="orders, changes"}' in figures
     assert 'tidegate_capture_slot_retained_bytes{source="orders, changes"}' in figures
     assert 'tidegate_capture_rows_taken_total{source="orders, changes"}' in figures
-    assert f"the connection to PostgreSQL at 127.0.0.1:{server.port}/{shop} broke" in capsys.readouterr().err
+    assert f"the connection to PostgreSQL at 127.0.0.1:{server.port}/{shop} broke" in caplog.text
 
 
 def test_a_slot_that_is_dropped_while_it_runs(spark: SparkSession, tmp_path: Path, server: Postgres, shop: str) -> None:
@@ -110,7 +110,7 @@ def test_a_slot_that_is_dropped_while_it_runs(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_folder_that_is_not_kept_leaves_nothing_at_the_server(
-    spark: SparkSession, server: Postgres, shop: str, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, server: Postgres, shop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody would know of its slot any more, and the server would keep its WAL for good."""
     slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
@@ -123,7 +123,7 @@ def test_a_folder_that_is_not_kept_leaves_nothing_at_the_server(
         db.sql(f"CREATE SOURCE changes FROM POSTGRES (url = '{server.url(shop, 'wrong')}', tables = 'orders')")
         with pytest.raises(tidegate.Error, match="password authentication failed"):
             db.step()
-    assert "stays there" not in capsys.readouterr().err
+    assert "stays there" not in caplog.text
 
 
 def test_a_capture_that_fails_unforeseen_ends_the_pipeline(

@@ -86,7 +86,7 @@ def sinks(folder: Folder, log: StepLog, clock: Clock) -> Iterator[Sinks]:
 
 
 def test_one_that_fails_stops_alone_and_goes_on_later(
-    sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     sinks.open(catalog(bad=bad, good=good), {})
@@ -105,7 +105,7 @@ def test_one_that_fails_stops_alone_and_goes_on_later(
     sinks.apply()
     assert written(bad) == [1, 2, 3]
     assert sinks.failures == {} and sinks.oldest() == 3
-    said = capsys.readouterr().err.splitlines()
+    said = caplog.messages
     assert len(said) == 2
     assert said[0].startswith("sink bad stopped, and will be tried again: ") and str(bad) in said[0]
     assert said[1] == "sink bad goes on after step 3"
@@ -217,7 +217,7 @@ def test_one_that_follows_is_tried_again(sinks: Sinks, log: StepLog, clock: Cloc
 
 
 def test_one_that_takes_long_is_broken_off_when_the_pipeline_ends(
-    sinks: Sinks, log: StepLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sinks: Sinks, log: StepLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It goes on there the next time that the pipeline runs, and nothing is said to have failed."""
     slow, good = tmp_path / "slow", tmp_path / "good"
@@ -242,7 +242,7 @@ def test_one_that_takes_long_is_broken_off_when_the_pipeline_ends(
     monkeypatch.setattr(FilesSink, "write", write)
     sinks.open(cast, {})
     assert written(slow) == [1] and sinks.behind() == {"slow": 0, "good": 0}
-    assert capsys.readouterr().err == ""
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("follow", [False, True])
