@@ -1,7 +1,8 @@
 """Every spec file holds: as written, and again with a restart between all steps.
 
-Starting a pipeline costs more than the steps of most files, so the files of a folder share one where they can. All are
-restarted in `make test-all`; in `make test` one pack in six is, and one in sixteen of those that cannot share."""
+Starting a pipeline costs more than the steps of most files, so files share one where they can; those at whose end the
+inputs end share one with their like. All are restarted in `make test-all`; in `make test` one pack in six is, and one
+in sixteen of those that cannot share."""
 
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import pytest
 from tidegate.testing.paths import find
 from tidegate.testing.spec.files import run_file, run_together
 from tidegate.testing.spec.parser import read
-from tidegate.testing.spec.renaming import can_share
+from tidegate.testing.spec.renaming import can_share, ends_inputs
 
 HERE = Path(__file__).parent
 AT_MOST = 12
-FILES = find([HERE])
+SPECS = {path: read(path) for path in find([HERE])}
 
 
 def name(path):
@@ -22,12 +23,13 @@ def name(path):
 
 
 def packs():
-    """(name, files) of those that can share, by folder, none too large."""
-    for folder in sorted({path.parent for path in FILES}):
-        files = [path for path in FILES if path.parent == folder and can_share(read(path))]
+    """The files that can share, in order, none too large."""
+    sharing = [path for path, spec in SPECS.items() if can_share(spec)]
+    ending = [path for path in sharing if ends_inputs(SPECS[path])]
+    for files in ([path for path in sharing if path not in ending], ending):
         for start in range(0, len(files), AT_MOST):
             pack = files[start : start + AT_MOST]
-            yield pytest.param(pack, id=f"{folder.name}-{start // AT_MOST + 1}-of-{len(pack)}-files")
+            yield pytest.param(pack, id=f"{len(pack)} from {name(pack[0])} to {name(pack[-1])}")
 
 
 def fail_with(failures):
@@ -56,7 +58,7 @@ def test_all_specs_together_with_restarts(paths, spark):
     fail_with(run_together(paths, spark, restarts=True))
 
 
-ALONE = [path for path in FILES if not can_share(read(path))]
+ALONE = [path for path, spec in SPECS.items() if not can_share(spec)]
 QUICK = ALONE[::16]
 
 

@@ -4,7 +4,9 @@ import pytest
 
 from tidegate.core.schema import Column
 from tidegate.sql import parse
+from tidegate.testing.batch import Batch
 from tidegate.testing.inputs import DELETE, INSERT, Given, Input
+from tidegate.testing.line_values import LineValues
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.oracle_query import batch_sql, reads, uses_arrival
 from tidegate.testing.statements import note
@@ -22,7 +24,7 @@ def rows(oracle, view):
 
 @pytest.fixture
 def oracle(spark):
-    made = Oracle(spark)
+    made = Oracle(LineValues(Batch(spark)))
     made.add_input(Input("s", COLUMNS, source=True))
     made.add_input(Input("t", COLUMNS, source=False))
     return made

@@ -6,7 +6,9 @@ import pytest
 
 from tidegate.core.schema import Column
 from tidegate.sql import parse
+from tidegate.testing.batch import Batch
 from tidegate.testing.inputs import DELETE, INSERT, Given
+from tidegate.testing.line_values import LineValues
 from tidegate.testing.oracle import Oracle
 from tidegate.testing.spec.values import show_time
 from tidegate.testing.statements import note
@@ -20,7 +22,7 @@ class World:
     """An oracle that is told SQL and rows at seconds after noon."""
 
     def __init__(self, spark, *statements):
-        self.oracle = Oracle(spark)
+        self.oracle = Oracle(LineValues(Batch(spark)))
         self.tell(*statements)
 
     def tell(self, *statements):

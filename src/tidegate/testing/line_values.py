@@ -17,7 +17,7 @@ class LineValues:
     """Evaluates an expression over columns that stand at their waterlines; each answer is asked for once."""
 
     def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+        self.batch = batch
         self._known: dict[tuple[object, ...], Number | None] = {}
 
     def __call__(self, sql: str, given: Mapping[str, tuple[Number, Type]]) -> Number | None:
@@ -32,5 +32,5 @@ class LineValues:
             row = [value(found, kind) for found, kind in given.values()]
         except OverflowError:
             raise Unknown("a waterline is out of the range of its type") from None
-        [table] = self._batch.run([Job(f"SELECT {sql} AS line FROM __lines", {"__lines": to_arrow([row], schema)})])
+        [table] = self.batch.run([Job(f"SELECT {sql} AS line FROM __lines", {"__lines": to_arrow([row], schema)})])
         return number(of_arrow(table)[0][0], type_of(table.schema.field(0).type))

@@ -11,7 +11,7 @@ from tidegate.catalog.bus import BUS, EVENTS, is_bus
 from tidegate.core.types import Type
 from tidegate.core.types import from_arrow as type_of
 from tidegate.sql.statements import Query
-from tidegate.testing.batch import Batch, Job
+from tidegate.testing.batch import Job
 from tidegate.testing.evaluation import evaluate
 from tidegate.testing.inputs import INSERT, Given, Input
 from tidegate.testing.instance import Instance, Source
@@ -62,8 +62,9 @@ class Oracle:
 
     Micro-batches queue up until somebody asks."""
 
-    def __init__(self, spark: Any) -> None:
-        self._batch = Batch(spark)
+    def __init__(self, line_values: LineValues) -> None:
+        self._line_values = line_values
+        self.batch = line_values.batch
         self.inputs: dict[str, Input] = {}
         self.views: dict[str, View] = {}
         self.lateness: dict[str, dict[str, Amount]] = {}
@@ -74,7 +75,6 @@ class Oracle:
         self._plain: dict[tuple[object, ...], Instance] = {}
         self._advances: list[tuple[str, str, Any]] = []
         self._queue: list[Micro] = []
-        self._line_values = LineValues(self._batch)
         self.add_input(Input(BUS, EVENTS.columns, source=True, append_only=True))
 
     def add_input(self, given: Input) -> None:
@@ -218,7 +218,7 @@ class Oracle:
         for name in names:
             found = self._present(name) if name in self._instances else self._source(name, 0)
             tables[name] = found.table()
-        [table] = self._batch.run([Job(sql, tables)])
+        [table] = self.batch.run([Job(sql, tables)])
         rows, kinds = of_arrow(table), tuple(type_of(one.type) for one in table.schema)
         return Answer(tuple(comparable(row, kinds) for row in rows), kinds, tuple(rows))
 
@@ -262,16 +262,26 @@ class Oracle:
         self._drain()
         fresh = [one for one in self._all() if not one.answered_once and one.lost is None]
         if fresh:
-            evaluate(fresh, self._batch, self.clock)
+            evaluate(fresh, self.batch, self.clock)
 
     def _drain(self) -> None:
+        drain([self])
+
+    def take_queue(self) -> list[Micro]:
+        """The micro-batches that no view has seen yet; the caller brings the views through them."""
         queue, self._queue = self._queue, []
-        for micro in queue:
-            for (name, _), source in self._sources.items():
-                source.enter(micro.inputs[name])
-            evaluate(self._all(), self._batch, micro.clock)
-            for source in self._sources.values():
-                source.settle()
+        return queue
+
+    def enter(self, micro: Micro) -> list[Instance]:
+        """Show a micro-batch to the sources; the views that it has to be brought through."""
+        for (name, _), source in self._sources.items():
+            source.enter(micro.inputs[name])
+        return self._all()
+
+    def settle(self) -> None:
+        """End the micro-batch that was entered last."""
+        for source in self._sources.values():
+            source.settle()
 
     def _all(self) -> list[Instance]:
         """All views that are followed. One that is not materialized is followed once for each reader."""
@@ -283,7 +293,7 @@ class Oracle:
         self._catch_up()
         instance = self._instances[name]
         if not self.views[name].materialized and instance.lost is None:
-            evaluate([instance], self._batch, self.clock)
+            evaluate([instance], self.batch, self.clock)
         return instance
 
     def _made(self, view: View, starts: dict[str, int]) -> Instance:
@@ -324,3 +334,17 @@ class Oracle:
             elif name in self.views and not self.views[name].materialized:
                 found |= self._sources_of(self.views[name].reads)
         return found
+
+
+def drain(oracles: Sequence[Oracle]) -> None:
+    """Bring the views of all oracles up to date. The n-th micro-batches of all oracles are evaluated together, with one
+    job per level for all of them. The oracles must share one batch, and no two relations may share a name."""
+    queues = [(oracle, oracle.take_queue()) for oracle in oracles]
+    for number in range(max((len(queue) for _, queue in queues), default=0)):
+        entered = [(oracle, queue[number]) for oracle, queue in queues if number < len(queue)]
+        for clock in sorted({micro.clock for _, micro in entered}):
+            together = [(oracle, micro) for oracle, micro in entered if micro.clock == clock]
+            views = [view for oracle, micro in together for view in oracle.enter(micro)]
+            evaluate(views, together[0][0].batch, clock)
+        for oracle, _ in entered:
+            oracle.settle()

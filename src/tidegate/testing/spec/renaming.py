@@ -13,7 +13,7 @@ from tidegate.sql.statements import Name, Query, Statement
 from tidegate.sql.windows import table_window, window_function
 from tidegate.testing.spec import model
 
-ALONE = (model.Refused, model.Warned, model.Restart, model.Clock, model.End)
+ALONE = (model.Refused, model.Warned, model.Clock)
 _DATABASE = (
     *("system.", "show ", "describe ", "explain ", "as of step"),
     *("create sink", "from files", "from datagen", "set '"),
@@ -22,14 +22,20 @@ _CLOCK = ("idle_timeout", "max_ahead", "now(", "current_timestamp", "current_dat
 
 
 def can_share(spec: model.Spec) -> bool:
-    """Whether a spec speaks of its own relations only: not of errors, restarts, the database itself, or the clock: that
-    is one for all views of a pipeline."""
-    if any(isinstance(item, ALONE) for item in spec.items):
+    """True if a spec names only its own relations: no errors, not the database itself, and not the clock, which is one
+    for all views of a pipeline. Inputs may end, which ends those of the whole pack, after the last step."""
+    runs = [item for item in spec.items if isinstance(item, model.Run)]
+    if any(isinstance(item, ALONE) for item in spec.items) or any(isinstance(run, model.End) for run in runs[:-1]):
         return False
     said = [item.text for item in spec.items if isinstance(item, model.Sql)]
     said += [item.query + " " for item in spec.items if isinstance(item, model.Ask)]
     said += [item.relation for item in spec.items if isinstance(item, model.Content)]
     return not any(word in text.lower() for word in (*_DATABASE, *_CLOCK) for text in said)
+
+
+def ends_inputs(spec: model.Spec) -> bool:
+    """True if the inputs end: a pack in which one spec does this must have only such specs."""
+    return any(isinstance(item, model.End) for item in spec.items)
 
 
 def with_prefix(spec: model.Spec, prefix: str) -> model.Spec:

@@ -11,8 +11,10 @@ from typing import Any
 
 from tidegate.errors import Error, render
 from tidegate.sql import parse
+from tidegate.testing.batch import Batch
 from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
-from tidegate.testing.oracle import Oracle
+from tidegate.testing.line_values import LineValues
+from tidegate.testing.oracle import Oracle, drain
 from tidegate.testing.spec import model, values
 from tidegate.testing.spec.checks import check, check_warnings
 from tidegate.testing.spec.engine import Engine
@@ -27,20 +29,26 @@ PLAIN_VIEW = re.compile(
 
 Rows = list[tuple[str, Given]]
 Advances = list[tuple[str, Any]]
+Waiting = list[tuple["Runner", model.Run]]
 
 
 def drive(specs: Sequence[model.Spec], engine: Engine, spark: Any, restarts: bool) -> list[Outcome]:
-    """Runs specs side by side on one engine: the n-th steps of all of them are one step.
-
-    With `restarts`, the engine is restarted between all steps."""
-    runners = [Runner(spec, engine, Oracle(spark), restarts) for spec in specs]
+    """Run specs side by side on one engine: the n-th steps of all of them are one step, and inputs end for all at once,
+    when none has another step. With `restarts`, the engine is restarted between all steps."""
+    line_values = LineValues(Batch(spark))
+    runners = [Runner(spec, engine, Oracle(line_values), restarts) for spec in specs]
     ran = False
-    while waiting := [(runner, item) for runner in runners if (item := runner.proceed()) is not None]:
+    ending: Waiting = []
+    while waiting := _next_runs(runners, ending):
         if restarts and ran:
             engine.restart()
         ran = True
         try:
             steps = _run(waiting, engine)
+            for runner, item in waiting:
+                runner.follow(item)
+            if not restarts:
+                drain([runner.oracle for runner, _ in waiting])
         except Exception as problem:
             for runner, item in waiting:
                 runner.crashed(item, problem)
@@ -52,7 +60,20 @@ def drive(specs: Sequence[model.Spec], engine: Engine, spark: Any, restarts: boo
     return [runner.outcome for runner in runners]
 
 
-def _run(waiting: Sequence[tuple[Runner, model.Run]], engine: Engine) -> range:
+def _next_runs(runners: Sequence[Runner], ending: Waiting) -> Waiting:
+    """The next run of every spec. Ends of inputs are kept in `ending` until there is no other run."""
+    kept = {id(runner) for runner, _ in ending}
+    found = [(runner, item) for runner in runners if id(runner) not in kept and (item := runner.proceed()) is not None]
+    ending += [each for each in found if isinstance(each[1], model.End)]
+    others = [each for each in found if not isinstance(each[1], model.End)]
+    if others:
+        return others
+    ended = list(ending)
+    ending.clear()
+    return ended
+
+
+def _run(waiting: Waiting, engine: Engine) -> range:
     rows: Rows = []
     advances: Advances = []
     for runner, item in waiting:
@@ -108,12 +129,11 @@ class Runner:
     def ran(self, item: model.Run, steps: range) -> None:
         """The step has run: takes note of what left the views, and holds them against the oracle."""
         with self._guarded(item):
-            self._follow(item)
             self.outcome.emissions.append((item, self.law.step(steps)))
             if self._checks_law:
                 self._record(item, self.law.broken())
 
-    def _follow(self, item: model.Run) -> None:
+    def follow(self, item: model.Run) -> None:
         """The oracle takes the same step."""
         match item:
             case model.Clock():
