@@ -277,6 +277,7 @@ def test_the_step_is_an_offset_of_a_group(broker: Broker, topic: str, opened: Op
     assert found.offset == 42
 
 
+@pytest.mark.server
 def test_a_broker_that_comes_back_gets_every_step_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Killed inside of a step."""
     (tmp_path / "broker").mkdir()

@@ -209,6 +209,7 @@ def test_a_key_that_is_no_stream_is_refused(place: Place) -> None:
     assert place.totals() == [1]
 
 
+@pytest.mark.server
 def test_a_server_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     with redis_server(tmp_path, durable=True) as server:
         place = Place(server, tmp_path)
@@ -225,6 +226,7 @@ def test_a_server_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         place.close()
 
 
+@pytest.mark.server
 def test_passwords_are_asked_for_and_never_shown(tmp_path: Path) -> None:
     with redis_server(tmp_path, PASSWORD) as server:
         for given in ({"url": server.url()}, {"url": f"redis://:wr0ng-word@{server.address}"}):
@@ -241,6 +243,7 @@ def test_passwords_are_asked_for_and_never_shown(tmp_path: Path) -> None:
             sink.close()
 
 
+@pytest.mark.server
 def test_a_user_with_too_few_rights_is_told_which(tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         with server.client() as client:
@@ -259,6 +262,7 @@ def test_a_user_with_too_few_rights_is_told_which(tmp_path: Path) -> None:
         sink.close()
 
 
+@pytest.mark.server
 def test_a_full_server_is_tried_again_later(tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         place = Place(server, tmp_path)

@@ -109,7 +109,7 @@ CASES = {
 }
 
 
-@pytest.fixture(params=[*CASES, "kafka"])
+@pytest.fixture(params=[*CASES, pytest.param("kafka", marks=pytest.mark.server)])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     folder = tmp_path / "input"
     folder.mkdir()

@@ -150,6 +150,7 @@ def test_no_server() -> None:
     assert said.splitlines()[-1] == "  hint: check that it runs and that the address is right, then start again"
 
 
+@pytest.mark.server
 def test_a_server_that_ends_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tidegate.connectors.postgres import client
 

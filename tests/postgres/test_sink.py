@@ -183,6 +183,7 @@ def test_a_session_that_the_server_ended_is_made_again_at_once(shop: Shop) -> No
     assert shop.rows() == [("pen", 2)]
 
 
+@pytest.mark.server
 def test_a_server_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     with postgres_server(tmp_path) as server:
         shop = Shop(server, "postgres")
