@@ -19,6 +19,7 @@ from tidegate.catalog import Catalog
 from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import Interrupted, OutputClosed, RetryAfter, Sink, SinkContext
+from tidegate.core.failpoints import failpoint
 from tidegate.core.retry import Backoff
 from tidegate.core.types import arrow_schema
 from tidegate.formats.events import matching
@@ -289,6 +290,7 @@ class Sinks:
             changes = _wanted(visible(table, step, running.upsert), running.patterns)
             if changes.num_rows:
                 running.sink.write(step, changes)
+                failpoint("sink.applied")
             running.done = step
         running.done = last
 

@@ -16,6 +16,7 @@ from tidegate.circuit.model import Output
 from tidegate.connectors.contract import Partitioned
 from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
+from tidegate.core.failpoints import failpoint
 from tidegate.core.types import nullable_schema
 from tidegate.kernels.api import Clock
 from tidegate.spark import blocks, codec
@@ -71,14 +72,17 @@ class Recorder:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.last_batch is not None and batch > self.last_batch:
             raise StopRequested
+        failpoint("offsets.written")
         self.batch = batch
         started = time.time()
         rows = frame.toArrow()
+        failpoint("state.committed")
         self._exchange.over(batch)
         step = self._base + batch + 1
         found = _by_address(rows)
         late = [(json.loads(said), codec.decode(payload)) for said, payload in found.pop(blocks.LATE, [])]
         self._log.write(self._record(step, started, found, late, self._clock.at(batch)))
+        failpoint("step_log.written")
         self._after(step, late)
 
     def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidegate.catalog.catalog import Catalog
 from tidegate.catalog.relation import ConnectorNote, Relation, TimeNote
+from tidegate.core.failpoints import failpoint
 from tidegate.core.records import Codec
 from tidegate.core.schema import Column
 from tidegate.storage.documents import Document
@@ -29,6 +30,7 @@ def document(storage: Storage) -> Document[CatalogRecord]:
 def save(catalog: Catalog, storage: Storage) -> None:
     """Replaces the stored catalog, durably."""
     document(storage).write(CatalogRecord(tuple(catalog)))
+    failpoint("catalog.written")
 
 
 def load(storage: Storage) -> Catalog:

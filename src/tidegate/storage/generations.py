@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from tidegate.circuit.model import Circuit
 from tidegate.circuit.stored import KERNEL_VERSIONS, KINDS
 from tidegate.connectors.contract import SourceSpec
+from tidegate.core.failpoints import failpoint
 from tidegate.core.files import write_atomically
 from tidegate.core.records import Codec
 from tidegate.storage.documents import MISSING, Document, damaged
@@ -90,7 +91,9 @@ class GenerationFiles:
         """Makes a generation the newest."""
         make_folders([self.home(record.number)])
         self.record(record.number).write(record)
+        failpoint("generation.written")
         pointer(self._storage).write(Pointer(record.number))
+        failpoint("generation.begun")
 
     def home(self, number: int) -> Path:
         return self.folder / str(number)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from xxhash import xxh32_hexdigest
 
 from tidegate.catalog.bus import BUS, TIME
+from tidegate.core.failpoints import failpoint
 from tidegate.core.records import Codec
 from tidegate.storage import container
 from tidegate.storage.container import Part
@@ -93,6 +94,7 @@ class InsertLog:
             if not self._storage.put_if_absent(_name(number), *container.encode_all(document, stamped)):
                 raise damaged(self._storage.location(HEAD), f"entry {number} is there already")
             self._marks = known
+            failpoint("insert_log.entry_written")
             self._publish(number + 1)
             return number
 

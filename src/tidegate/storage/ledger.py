@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from tidegate.catalog.relation import TimeNote
+from tidegate.core.failpoints import failpoint
 from tidegate.storage.documents import Document
 from tidegate.storage.objects import Storage
 
@@ -106,6 +107,7 @@ class Ledger:
         """A statement of a script was applied."""
         digests = (*self._read().applied.get(origin, ()), _digest(statement))
         self._document.update(lambda old: replace(old, applied={**old.applied, origin: digests}))
+        failpoint("ledger.written")
 
     def setting(self, name: str) -> str | None:
         return self._read().settings.get(name)

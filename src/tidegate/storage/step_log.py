@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from tidegate import errors
 from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
+from tidegate.core.failpoints import failpoint
 from tidegate.storage import blobs, container, step_index
 from tidegate.storage.container import Part
 from tidegate.storage.documents import MISSING, checked_read, damaged
@@ -187,6 +188,7 @@ class StepLog:
         name = _snapshot_name(relation, step)
         weighted = schema.append(pa.field(WEIGHT, pa.int64()))
         self._storage.put(name, *blobs.sealed(container.encode(rows.to_arrow().cast(weighted))))
+        failpoint("snapshot.written")
         self._update_index(lambda index: index.with_snapshot(relation, step))
         with self._lock:
             self._changed.pop(relation, None)
