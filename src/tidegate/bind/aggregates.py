@@ -35,7 +35,7 @@ LITERAL_ARGUMENT = {"percentile": "percentage", "listagg": "delimiter"}
 
 
 @dataclass(frozen=True)
-class AggregateCall:
+class BoundAggregate:
     """An aggregate as it will be computed: arguments and filter are trees over the rows below."""
 
     func: str
@@ -56,7 +56,7 @@ def contains_aggregate(tree: exp.Expr) -> bool:
     return any(is_aggregate(node) for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)))
 
 
-def wanted(node: exp.Expr) -> AggregateCall:
+def bind_aggregate(node: exp.Expr) -> BoundAggregate:
     """What an aggregate call asks for, in the kernel's words."""
     inner, condition, ignore_nulls = _unwrapped(node)
     found = call(inner)
@@ -64,7 +64,7 @@ def wanted(node: exp.Expr) -> AggregateCall:
         raise unsupported("this aggregate", span_of(node))
     name, args, distinct = found.name, found.args, found.distinct
     if name == "count_if":
-        return AggregateCall("count", (), False, _both(condition, args[0]), ())
+        return BoundAggregate("count", (), False, _both(condition, args[0]), ())
     if name in DISTINCT_FORM:
         name, args, distinct = DISTINCT_FORM[name], args[:1], True
     name = SAME_AS.get(name, name)
@@ -76,7 +76,7 @@ def wanted(node: exp.Expr) -> AggregateCall:
         args, options = _literal_argument(name, args)
     if name == "count":
         args = _count_args(args, distinct)
-    return AggregateCall(name, args, distinct and name not in UNMOVED_BY_DISTINCT, condition, options)
+    return BoundAggregate(name, args, distinct and name not in UNMOVED_BY_DISTINCT, condition, options)
 
 
 def _unwrapped(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:

@@ -9,7 +9,7 @@ from functools import reduce
 from sqlglot import exp
 
 from tidegate.bind import typing
-from tidegate.bind.aggregates import contains_aggregate, is_aggregate, wanted
+from tidegate.bind.aggregates import bind_aggregate, contains_aggregate, is_aggregate
 from tidegate.bind.context import Analyzer
 from tidegate.bind.events.views import TAKEN
 from tidegate.bind.scope import WRITTEN
@@ -79,7 +79,7 @@ def group(
     """Aggregates `plan` by the keys, and per window. `trees` are all expressions of the SELECT above the grouping."""
     named = _named_keys(keys)
     calls = _collect_calls(trees)
-    wants = {text: wanted(node) for text, node in calls.items()}
+    wants = {text: bind_aggregate(node) for text, node in calls.items()}
     below = _Arguments(dict(named.items()))
     time = None if windows is None else below.name(column_tree(windows.spec.time), "t")
     specs = [
