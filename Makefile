@@ -9,7 +9,7 @@ DEMO := build/demo
 TEST_JOBS ?= auto
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --maxprocesses 8 --dist worksteal
 SPARK43 := .venv-spark43
-SPARK43_TESTS := tests/spark tests/unit/test_database.py tests/spec -k "spark or database or test_specs_together and aggregates"
+SPARK43_TESTS := tests/spark tests/unit/test_database.py tests/spec -k "compat or database or test_specs_together and aggregates"
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
