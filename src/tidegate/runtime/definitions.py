@@ -21,7 +21,7 @@ from tidegate.storage.step_log import StepLog
 from tidegate.traits.watermark import DeclaredWatermark, walk
 
 if TYPE_CHECKING:
-    from tidegate.spark.generation import Wanted
+    from tidegate.spark.generation import PipelineDefinition
 
 
 class Definitions:
@@ -38,7 +38,7 @@ class Definitions:
             self._built = (catalog, BUS in begun, compile.build(catalog, self._spark.analyzer, begun))
         return self._built[2]
 
-    def pipeline(self) -> Wanted | None:
+    def pipeline(self) -> PipelineDefinition | None:
         """The pipeline to run; None if nothing is maintained."""
         built = self.circuit()
         if not built.outputs and not built.ops:
@@ -85,8 +85,8 @@ def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
     return sum(rows for rows, _ in parts.values()), sum(size for _, size in parts.values())
 
 
-def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
-    from tidegate.spark.generation import Wanted, fingerprint
+def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> PipelineDefinition:
+    from tidegate.spark.generation import PipelineDefinition, fingerprint
 
     relations = [catalog.get(item.relation) for item in built.inputs]
     connected = {relation.name: source_of(relation) for relation in relations if relation.connector is not None}
@@ -99,7 +99,7 @@ def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> Wanted:
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
     idle = {each.name: parse_micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
     idle |= _idle_views(built, catalog)
-    return Wanted(built, sources, fed, fingerprint(built, sources, fed, begun), logged, begun, idle)
+    return PipelineDefinition(built, sources, fed, fingerprint(built, sources, fed, begun), logged, begun, idle)
 
 
 def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:

@@ -28,7 +28,7 @@ FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PipelineDefinition:
     """What should run: the circuit, the connectors behind its inputs in the order of Spark's offsets, the first log
     entry that counts for each input that the insert log feeds, a text that changes when any of it does, the inputs
     that are tables although no op keeps their rows (their content is in the step log), and the step after which each
@@ -53,7 +53,7 @@ class Generation:
 
     number: int
     base_step: int
-    wanted: Wanted
+    definition: PipelineDefinition
     start: dict[str, Any]
     positions: dict[str, Any] = field(default_factory=dict)
     carried: frozenset[str] = frozenset()
@@ -62,11 +62,11 @@ class Generation:
 
     @property
     def circuit(self) -> Circuit:
-        return self.wanted.circuit
+        return self.definition.circuit
 
     @property
     def fingerprint(self) -> str:
-        return self.wanted.fingerprint
+        return self.definition.fingerprint
 
     def replays(self) -> Replays:
         """The consumers that are new here, of ops that are not."""
@@ -86,25 +86,27 @@ class Generation:
 
     def new_outputs(self) -> set[str]:
         """The relations that are new here, or are read in another way than before."""
-        return {name for name, read in outputs_read(self.wanted).items() if self.known_outputs.get(name) != read}
+        return {name for name, read in outputs_read(self.definition).items() if self.known_outputs.get(name) != read}
 
 
-def backfilled(wanted: Wanted, generation: Generation, name: Callable[[str], str]) -> tuple[Wanted, dict[str, str]]:
-    """`wanted` with a second way into every new consumer of a table or view whose rows no op keeps: an input of its
+def backfilled(
+    definition: PipelineDefinition, generation: Generation, name: Callable[[str], str]
+) -> tuple[PipelineDefinition, dict[str, str]]:
+    """`definition` with a second branch into every new consumer of a table or view whose rows no op keeps: an input of its
     own, on which the relation's content comes once. Returns it with the names of these inputs by relation."""
     circuit, names = generation.circuit, {}
     for view, columns in sorted(_forgotten(generation).items()):
         names[view] = name(view)
         circuit = _second_way(circuit, view, names[view], columns, generation)
-    for table in sorted(wanted.logged):
+    for table in sorted(definition.logged):
         fresh = [
             each for each in consumers(circuit) if each.branch.producer == f"in:{table}" and generation.is_new(each)
         ]
         if fresh:
             names[table] = name(table)
             circuit = _second_input(circuit, table, names[table], {(each.address, each.port) for each in fresh})
-    fed = {**wanted.fed, **dict.fromkeys(names.values(), 0)}
-    return replace(wanted, circuit=circuit, fed=fed), names
+    fed = {**definition.fed, **dict.fromkeys(names.values(), 0)}
+    return replace(definition, circuit=circuit, fed=fed), names
 
 
 def _forgotten(generation: Generation) -> dict[str, Schema]:
@@ -169,14 +171,14 @@ def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[st
     return _with_branches(replace(circuit, inputs=(*circuit.inputs, Input(name, columns))), widened)
 
 
-def outputs_read(wanted: Wanted) -> dict[str, str]:
+def outputs_read(definition: PipelineDefinition) -> dict[str, str]:
     """A hash of each output's creation and of how it reads its rows: while it stays the same it is the same output."""
     return {
         output.relation: digest(
-            [wanted.begun.get(output.relation, 0)]
+            [definition.begun.get(output.relation, 0)]
             + [(each.producer, each.steps) for each in output.branches if "@" not in each.producer]
         )
-        for output in wanted.circuit.outputs
+        for output in definition.circuit.outputs
     }
 
 
@@ -211,17 +213,17 @@ class StoredSources(Mapping[str, StreamSource]):
 
 def record_of(generation: Generation, folder: Path) -> GenerationRecord:
     """A generation as it is stored."""
-    wanted = generation.wanted
+    definition = generation.definition
     return GenerationRecord(
         number=generation.number,
         base_step=generation.base_step,
-        circuit=wanted.circuit,
-        sources=tuple(source.spec for source in wanted.sources.values()),
-        fed=wanted.fed,
-        fingerprint=wanted.fingerprint,
-        logged=wanted.logged,
-        begun=wanted.begun,
-        idle=wanted.idle,
+        circuit=definition.circuit,
+        sources=tuple(source.spec for source in definition.sources.values()),
+        fed=definition.fed,
+        fingerprint=definition.fingerprint,
+        logged=definition.logged,
+        begun=definition.begun,
+        idle=definition.idle,
         start=FeedStart(**generation.start),
         positions=generation.positions,
         carried=generation.carried,
@@ -233,11 +235,13 @@ def record_of(generation: Generation, folder: Path) -> GenerationRecord:
 def generation_of(record: GenerationRecord, folder: Path) -> Generation:
     """The generation of a stored record."""
     sources = StoredSources(record.sources)
-    wanted = Wanted(record.circuit, sources, record.fed, record.fingerprint, record.logged, record.begun, record.idle)
+    definition = PipelineDefinition(
+        record.circuit, sources, record.fed, record.fingerprint, record.logged, record.begun, record.idle
+    )
     return Generation(
         number=record.number,
         base_step=record.base_step,
-        wanted=wanted,
+        definition=definition,
         start={each.name: getattr(record.start, each.name) for each in fields(record.start)},
         positions={relation: dict(position) for relation, position in record.positions.items()},
         carried=record.carried,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors.contract import ParquetFiles, SourceContext, StreamSource
 from tidegate.spark.feed import Feed
-from tidegate.spark.generation import Generation, Wanted
+from tidegate.spark.generation import Generation, PipelineDefinition
 from tidegate.spark.lowering import Lowering, wide_schema
 from tidegate.storage.folder import Folder
 
@@ -21,10 +21,12 @@ class InputFrames:
         self._spark, self._folder, self._partitions, self._wall = spark, folder, partitions, wall
         spark.dataSource.register(Feed)
 
-    def blocks(self, generation: Generation, wanted: Wanted, lowering: Lowering, once: bool) -> DataFrame:
+    def blocks(
+        self, generation: Generation, definition: PipelineDefinition, lowering: Lowering, once: bool
+    ) -> DataFrame:
         """All inputs of a generation as one streaming frame of blocks."""
         frames = [self._feed(generation, lowering, once)]
-        for relation, source in wanted.sources.items():
+        for relation, source in definition.sources.items():
             context = SourceContext(folder=self._folder.root, once=once, start=generation.positions.get(relation))
             frames.append(self._packed(source, relation, context, lowering))
         return reduce(DataFrame.unionByName, frames)
@@ -40,7 +42,7 @@ class InputFrames:
 
     def _feed(self, generation: Generation, lowering: Lowering, once: bool) -> DataFrame:
         circuit = generation.circuit
-        fed = generation.wanted.fed
+        fed = generation.definition.fed
         producers = {item.producer: item.columns for item in circuit.inputs if item.relation in fed}
         timed = [op for op in circuit.ops if op.timed]
         replayed = {consumer.branch.producer for consumer in lowering.replays.consumers}
@@ -54,7 +56,7 @@ class InputFrames:
             "start": generation.start,
             "parallelism": self._partitions,
             "wall": self._wall,
-            "alone": not generation.wanted.sources and self._wall and not once,
+            "alone": not generation.definition.sources and self._wall and not once,
         }
         frame = (
             self._spark.readStream.format(Feed.name())

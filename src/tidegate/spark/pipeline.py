@@ -18,7 +18,7 @@ from tidegate.spark import compat
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.failures import all_reachable, failure_error, is_away
-from tidegate.spark.generation import FEED_START, Generation, Generations, Wanted, feed_offset
+from tidegate.spark.generation import FEED_START, Generation, Generations, PipelineDefinition, feed_offset
 from tidegate.spark.inputs import InputFrames
 from tidegate.spark.late_tables import LateTables
 from tidegate.spark.lowering import Lowering
@@ -62,8 +62,8 @@ class Pipeline:
         self._once = False
         self._query: StreamingQuery | None = None
         self._recorder: Recorder | None = None
-        self._running: Wanted | None = None
-        self._launched: tuple[Generation, Wanted, int | None] | None = None
+        self._running: PipelineDefinition | None = None
+        self._launched: tuple[Generation, PipelineDefinition, int | None] | None = None
         self._starts = 0
         self._superseding = False
         self._waiting, self._next_attempt = False, 0.0
@@ -76,8 +76,8 @@ class Pipeline:
         set or to the number of cores."""
         pinned = self._folder.settings.read().partitions
         if pinned is None:
-            wanted = self._spark.conf.get("spark.sql.shuffle.partitions")
-            count = self._spark.sparkContext.defaultParallelism if wanted == SPARKS_OWN else wanted
+            configured = self._spark.conf.get("spark.sql.shuffle.partitions")
+            count = self._spark.sparkContext.defaultParallelism if configured == SPARKS_OWN else configured
             pinned = max(1, int(count or 1))
             self._folder.settings.write(Settings(pinned))
         return pinned
@@ -91,29 +91,29 @@ class Pipeline:
         """Rows and bytes of state per op and bucket, as far as this process has seen them."""
         return self._recorder.state if self._recorder else {}
 
-    def run(self, wanted: Wanted | None, release: int | None, once: bool) -> None:
+    def run(self, definition: PipelineDefinition | None, release: int | None, once: bool) -> None:
         """Run a definition; None: nothing is maintained, and rows inserted so far are past. `release`: how many entries
         of the insert log may be read, None for all that come. `once`: sources end at what they have now."""
         self._once = once
         self.clock.release(release)
-        if wanted is None:
+        if definition is None:
             self._skip(self._inserts.head())
         else:
-            self._start(wanted)
+            self._start(definition)
 
-    def _start(self, wanted: Wanted) -> None:
-        if self.active and self._running is not None and self._running.fingerprint == wanted.fingerprint:
+    def _start(self, definition: PipelineDefinition) -> None:
+        if self.active and self._running is not None and self._running.fingerprint == definition.fingerprint:
             return
         self.stop()
-        self._launch(self._succession.generation_for(wanted), wanted)
+        self._launch(self._succession.generation_for(definition), definition)
 
     def _skip(self, head: int) -> None:
         """Begin a generation without anything to maintain after an entry of the insert log."""
         self.stop()
         current = self._generations.current()
-        nothing = Wanted(Circuit((), (), ()), {}, {}, "")
+        nothing = PipelineDefinition(Circuit((), (), ()), {}, {}, "")
         start = {**FEED_START, "entry": head, "tick": self.clock.read()["tick"]}
-        if current is None or current.start["entry"] != head or current.wanted != nothing:
+        if current is None or current.start["entry"] != head or current.definition != nothing:
             self._generations.begin(Generation(self._generations.next_number(), self._log.last(), nothing, start))
 
     def idle(self) -> None:
@@ -194,13 +194,13 @@ class Pipeline:
         done = old.base_step + (-1 if committed is None else committed) + 1
         if self._log.last() <= done or planned is None:
             return
-        self._launch(old, old.wanted, last_batch=planned)
+        self._launch(old, old.definition, last_batch=planned)
         while self.active and self._generations.committed(old.number) != planned:
             time.sleep(0.02)
         self.check()
         self.stop()
 
-    def _launch(self, generation: Generation, wanted: Wanted, last_batch: int | None = None) -> None:
+    def _launch(self, generation: Generation, definition: PipelineDefinition, last_batch: int | None = None) -> None:
         self._generations.sweep(generation.number)
         self._generations.check(generation.number)
         self._generations.relocate(generation.number)
@@ -212,8 +212,8 @@ class Pipeline:
         lowering = Lowering(
             generation.circuit, generation.replays(), self.partitions, clock, str(self._folder.blobs), exchange
         )
-        tracker = self._track(generation, wanted)
-        frame = self._inputs.blocks(generation, wanted, lowering, self._once)
+        tracker = self._track(generation, definition)
+        frame = self._inputs.blocks(generation, definition, lowering, self._once)
         for number in range(1, generation.circuit.depth + 1):
             frame = lowering.level(frame, number)
         recorder = Recorder(
@@ -233,19 +233,19 @@ class Pipeline:
             .option("checkpointLocation", str(checkpoint))
             .start()
         )
-        self._recorder, self._running, self._launched = recorder, wanted, (generation, wanted, last_batch)
+        self._recorder, self._running, self._launched = recorder, definition, (generation, definition, last_batch)
         self._superseding = True
         if self._wall and last_batch is None:
             self._timer = ClockTimer(self._next_timer, self.clock.tick)
 
-    def _track(self, generation: Generation, wanted: Wanted) -> WatermarkTracker:
+    def _track(self, generation: Generation, definition: PipelineDefinition) -> WatermarkTracker:
         """Restore the watermarks as the last step left them, and put what follows from them on the clock."""
         known = self._log.header(self._log.last()).progress
         now = time.time_ns() // 1000 if self._wall else self.clock.read()["time"]
-        progress = (InputProgress() if known is None else InputProgress.from_json(known)).begun(wanted.idle, now)
-        partitioned = {name: each for name, each in wanted.sources.items() if isinstance(each, Partitioned)}
+        progress = (InputProgress() if known is None else InputProgress.from_json(known)).begun(definition.idle, now)
+        partitioned = {name: each for name, each in definition.sources.items() if isinstance(each, Partitioned)}
         sharded = {name: each.partition_idle_us for name, each in partitioned.items()}
-        tracker = WatermarkTracker(self._spark, generation.circuit, progress, wanted.idle, sharded)
+        tracker = WatermarkTracker(self._spark, generation.circuit, progress, definition.idle, sharded)
         with self.clock.lock:
             self.clock.tracker = tracker
             if self.clock.read().get("ended") and not progress.ending:

@@ -60,8 +60,8 @@ class Recorder:
         self._schemas = {output.relation: nullable_schema(output.columns) for output in outputs}
         self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
         self._new = generation.new_outputs()
-        self._ops = {op.id for op in generation.wanted.circuit.ops}
-        self._sources, self._offsets = generation.wanted.sources, offsets
+        self._ops = {op.id for op in generation.definition.circuit.ops}
+        self._sources, self._offsets = generation.definition.sources, offsets
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
         self._clock, self._tracker, self._exchange = clock, tracker, exchange
         self.last_batch: int | None = None

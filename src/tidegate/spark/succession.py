@@ -16,7 +16,7 @@ from tidegate.spark.generation import (
     FEED_START,
     Generation,
     Generations,
-    Wanted,
+    PipelineDefinition,
     backfilled,
     feed_offset,
     outputs_read,
@@ -41,25 +41,25 @@ class Succession:
         self._spark, self._generations, self._log, self._inserts = spark, generations, log, inserts
         self._clock, self._settle = clock, settle
 
-    def generation_for(self, wanted: Wanted) -> Generation:
+    def generation_for(self, definition: PipelineDefinition) -> Generation:
         """The newest generation if it runs this definition; otherwise the next one, begun."""
         current = self._generations.current()
         if current is None:
-            return self._begin(self._first(wanted))
-        if current.fingerprint == wanted.fingerprint:
+            return self._begin(self._first(definition))
+        if current.fingerprint == definition.fingerprint:
             return current
-        return self._begin(self._with_content(self._next(current, wanted)))
+        return self._begin(self._with_content(self._next(current, definition)))
 
     def _with_content(self, generation: Generation) -> Generation:
         """Gives new readers of a table that is only in the log its content, as an entry of the insert log."""
-        wanted, names = backfilled(generation.wanted, generation, lambda table: f"{table}@{generation.number}")
+        definition, names = backfilled(generation.definition, generation, lambda table: f"{table}@{generation.number}")
         if not names:
             return generation
-        inputs = {item.relation: item.columns for item in wanted.circuit.inputs}
+        inputs = {item.relation: item.columns for item in definition.circuit.inputs}
         content = {each: self._content(each, inputs[names[each]], generation.base_step) for each in names}
         self._inserts.append([(names[table], rows, 1) for table, rows in content.items()])
         self._clock.release_own()
-        return replace(generation, wanted=wanted)
+        return replace(generation, definition=definition)
 
     def _content(self, relation: str, columns: Schema, step: int) -> pa.Table:
         """What a relation contained after a step; parts of its key that nobody sees are not known."""
@@ -70,43 +70,43 @@ class Succession:
                 rows = rows.append_column(column.name, pa.nulls(rows.num_rows, arrow_type(column.type)))
         return rows.select([column.name for column in columns])
 
-    def _first(self, wanted: Wanted) -> Generation:
+    def _first(self, definition: PipelineDefinition) -> Generation:
         return Generation(
             number=self._generations.next_number(),
             base_step=self._log.last(),
-            wanted=wanted,
+            definition=definition,
             start={**FEED_START, "tick": self._clock.read()["tick"]},
         )
 
-    def _next(self, old: Generation, wanted: Wanted) -> Generation:
+    def _next(self, old: Generation, definition: PipelineDefinition) -> Generation:
         """The generation after `old`: positions and shared state go along."""
         self._settle(old)
         number = self._generations.next_number()
-        kept = {op.id for op in wanted.circuit.ops}
+        kept = {op.id for op in definition.circuit.ops}
         batch = self._generations.committed(old.number)
         if batch is None:
-            return self._inherit(old, wanted, number)
+            return self._inherit(old, definition, number)
         carried = kept & {op.id for op in old.circuit.ops}
         offsets = self._generations.offsets(old.number, batch)
         self._log.truncate(old.base_step + batch + 1)
         return Generation(
             number=number,
             base_step=old.base_step + batch + 1,
-            wanted=wanted,
+            definition=definition,
             start={**feed_offset(offsets[0]), "tick": self._clock.read()["tick"]},
-            positions=self._positions(old, wanted, offsets[1:]),
+            positions=self._positions(old, definition, offsets[1:]),
             carried=frozenset(carried),
-            known_outputs=outputs_read(old.wanted),
+            known_outputs=outputs_read(old.definition),
             restore=self._generations.export_state(self._spark, old, carried, number) if carried else (),
         )
 
-    def _inherit(self, old: Generation, wanted: Wanted, number: int) -> Generation:
+    def _inherit(self, old: Generation, definition: PipelineDefinition, number: int) -> Generation:
         """`old` never finished a step: the next one begins where it would have begun."""
-        kept = {op.id for op in wanted.circuit.ops}
+        kept = {op.id for op in definition.circuit.ops}
         return Generation(
             number=number,
             base_step=old.base_step,
-            wanted=wanted,
+            definition=definition,
             start={**old.start, "tick": self._clock.read()["tick"]},
             positions=old.positions,
             carried=old.carried & kept,
@@ -114,10 +114,10 @@ class Succession:
             restore=old.restore,
         )
 
-    def _positions(self, old: Generation, wanted: Wanted, offsets: list[str]) -> dict[str, Any]:
+    def _positions(self, old: Generation, definition: PipelineDefinition, offsets: list[str]) -> dict[str, Any]:
         found = {}
-        for index, (relation, offset) in enumerate(zip(old.wanted.sources, offsets, strict=True), start=1):
-            source = wanted.sources.get(relation)
+        for index, (relation, offset) in enumerate(zip(old.definition.sources, offsets, strict=True), start=1):
+            source = definition.sources.get(relation)
             if source is not None:
                 logs = compat.source_log(self._generations.checkpoint(old.number), index)
                 reached = None if offset == compat.NO_OFFSET else offset
