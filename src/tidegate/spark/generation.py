@@ -92,8 +92,8 @@ class Generation:
 def backfilled(
     definition: PipelineDefinition, generation: Generation, name: Callable[[str], str]
 ) -> tuple[PipelineDefinition, dict[str, str]]:
-    """`definition` with a second branch into every new consumer of a table or view whose rows no op keeps: an input of its
-    own, on which the relation's content comes once. Returns it with the names of these inputs by relation."""
+    """Give every new consumer of a table or view whose rows no op keeps a second branch, from an input on which the
+    relation's content comes once. Returns the definition and the names of these inputs by relation."""
     circuit, names = generation.circuit, {}
     for view, columns in sorted(_forgotten(generation).items()):
         names[view] = name(view)
