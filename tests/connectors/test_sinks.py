@@ -252,13 +252,14 @@ def test_rows_taken_back_cannot_be_appended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
 def test_files_are_never_seen_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    """Readers of a folder ignore names that begin with a dot or an underscore, as Spark does."""
     target = sink("FILES", path=str(tmp_path), format=format)
     target.open(SinkContext("out", tmp_path, "pipeline 1"))
     seen: list[list[str]] = []
     replace = __import__("os").replace
-    monkeypatch.setattr("os.replace", lambda *a: (seen.append([p.name for p in tmp_path.glob("[!_]*")]), replace(*a)))
+    monkeypatch.setattr("os.replace", lambda *a: (seen.append([p.name for p in tmp_path.glob("[!_.]*")]), replace(*a)))
     target.write(1, changes(1, ("+I", 1, "pen", 5)))
-    assert seen == [[]] and [p.name for p in tmp_path.glob("[!_]*")] == [f"out-000000000001.{format}"]
+    assert seen == [[]] and [p.name for p in tmp_path.glob("[!_.]*")] == [f"out-000000000001.{format}"]
 
 
 def test_a_folder_of_another_pipeline_is_refused(tmp_path: Path) -> None:
