@@ -14,6 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from tidegate.spark import compat, session
 from tidegate.spark.analyzer import SETTINGS
+from tidegate.storage.generations import GenerationFiles
 
 VARIABLE = "seen"
 
@@ -42,7 +43,7 @@ def ours(spark: SparkSession) -> SparkSession:
 def ran(ours: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     """The checkpoint of a stateful query that ran two batches, and the batch numbers that its tasks saw."""
     folder = tmp_path_factory.mktemp("compat")
-    rows, checkpoint = folder / "rows", folder / "checkpoint"
+    rows, checkpoint = folder / "rows", folder / "0" / "checkpoint"
     batches: list[int] = []
 
     def collect(frame: DataFrame, batch: int) -> None:
@@ -75,13 +76,15 @@ def test_offset_files_have_a_version_metadata_and_one_line_per_source(ran: tuple
 
 
 def test_offsets_are_written_before_and_commits_after_a_batch(ran: tuple[Path, list[int]]) -> None:
-    assert compat.last_planned_batch(ran[0]) == 1
-    assert compat.last_committed_batch(ran[0]) == 1
+    files = GenerationFiles(ran[0].parents[1])
+    assert (files.planned(0), files.committed(0)) == (1, 1)
+    assert files.offsets(0, 1) == list(compat.read_planned_batch(ran[0], 1).offsets)
 
 
 def test_a_checkpoint_without_batches_has_neither(tmp_path: Path) -> None:
-    assert compat.last_planned_batch(tmp_path) is None
-    assert compat.last_committed_batch(tmp_path) is None
+    (tmp_path / "0" / "checkpoint").mkdir(parents=True)
+    files = GenerationFiles(tmp_path)
+    assert (files.planned(0), files.committed(0)) == (None, None)
 
 
 def test_each_source_has_a_folder_by_its_place(ran: tuple[Path, list[int]]) -> None:

@@ -1,4 +1,5 @@
-"""Everything that relies on what Spark does not document: file layouts, property names, error texts, JVM calls.
+"""What relies on things that Spark does not document: file layouts, property names, error texts, JVM calls. The layout
+of a checkpoint is also known to storage/generations.py, which opens folders without Spark.
 
 Each assumption has a test in tests/spark/test_compat.py, which runs on every supported version of PySpark. What breaks
 with a new version breaks there first, and is mended here.
@@ -39,16 +40,6 @@ def read_planned_batch(checkpoint: Path, batch: int) -> PlannedBatch:
     """Read the offset log's entry of a batch. Its lines: version, metadata as JSON, then one offset per source."""
     _, metadata, *offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return PlannedBatch(int(json.loads(metadata)["batchTimestampMs"]), tuple(offsets))
-
-
-def last_planned_batch(checkpoint: Path) -> int | None:
-    """The newest batch in the offset log, which Spark writes before it runs a batch; None if there is none."""
-    return _largest_number(checkpoint / "offsets")
-
-
-def last_committed_batch(checkpoint: Path) -> int | None:
-    """The newest batch in the commit log, which Spark writes after a batch; None if there is none."""
-    return _largest_number(checkpoint / "commits")
 
 
 def source_log(checkpoint: Path, index: int) -> Path:
@@ -138,9 +129,3 @@ def fields_of(frame: Any) -> list[dict[str, Any]]:
     """The columns of a JVM frame, as in the JSON of a StructType."""
     fields: list[dict[str, Any]] = json.loads(frame.schema().json())["fields"]
     return fields
-
-
-def _largest_number(folder: Path) -> int | None:
-    if not folder.exists():
-        return None
-    return max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=None)

@@ -108,7 +108,7 @@ class TopicReader:
             self._assign(dict.fromkeys(new, self._kafka.OFFSET_BEGINNING))
 
     def next(self, most: int, seconds: float) -> list[Any]:
-        """Records, as soon as there are some; none after so many seconds."""
+        """Return records as soon as there are any; an empty list after `seconds`."""
         found = []
         for message in self._ask(lambda: self._consumer.consume(most, seconds)):
             if message.error() is None:
