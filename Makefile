@@ -12,6 +12,8 @@ SPARK43 := .venv-spark43
 SPARK43_TESTS := tests/spark tests/unit/test_database.py tests/spec -k "compat or database or test_specs_together and aggregates"
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+# Spark starts many Python processes: without stored bytecode each of them compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo docs test-unit test test-all test-spark43 bench lint fetch postgres redis servers clean
 .DEFAULT_GOAL := help
@@ -44,8 +46,8 @@ test: setup lint fetch ## lint, then every test but the slow ones
 test-all: setup lint fetch test-spark43 ## every test, with long random and kill runs, and PySpark 4.3
 	$(PYTEST) --tier all --durations 30 --durations-min 20
 
-test-spark43: $(SPARK43)/.installed fetch ## the tests of Spark's internals and some spec files on PySpark 4.3
-	PYSPARK_PYTHON=$(abspath $(SPARK43)/bin/python) $(SPARK43)/bin/python -m pytest $(SPARK43_TESTS)
+test-spark43: $(SPARK43)/.installed ## the tests of Spark's internals and some spec files on PySpark 4.3
+	PYSPARK_PYTHON=$(abspath $(SPARK43)/bin/python) TIDEGATE_JARS=$(abspath $(SPARK43)) $(SPARK43)/bin/python -m pytest $(SPARK43_TESTS)
 
 $(SPARK43)/.installed: requirements.lock pyproject.toml | setup
 	@test -x $(SPARK43)/bin/python || $(PYTHON) -m venv $(SPARK43)
@@ -63,7 +65,7 @@ lint: setup ## ruff, mypy --strict and the order of imports
 	$(BIN)/lint-imports --no-logo --no-cache
 
 fetch: setup postgres redis ## what the tests' servers are made of, with Maven, into ~/.cache/tidegate
-	@$(BIN)/python -m tests.servers.fetch
+	@$(BIN)/python -m tests.servers fetch
 
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \

@@ -1,5 +1,5 @@
 -- What `make demo` runs: generated taxi rides, and the same five-minute windows of them three times over:
--- while they fill, as they change, and once they are closed. A watch is kept on what comes too late.
+-- while they fill, as they change, and once they are closed. Late rides go to a table.
 
 CREATE SOURCE rides (
   id BIGINT,
@@ -7,7 +7,7 @@ CREATE SOURCE rides (
   city STRING,
   fare DECIMAL(8, 2),
   started TIMESTAMP,
-  WATERMARK FOR started AS started - INTERVAL '20' SECOND      -- rides come up to 30 s out of order: a few are late
+  WATERMARK FOR started AS started - INTERVAL '20' SECOND      -- rides arrive up to 30 s out of order: a few are late
 )
 FROM DATAGEN (
   rows = 480000,
@@ -27,7 +27,7 @@ FROM DATAGEN (
 
 CREATE TABLE missed (id BIGINT, driver INT, city STRING, fare DECIMAL(8, 2), started TIMESTAMP);
 
--- Early: what there is, every two seconds of the wall clock.
+-- Early: the current result, every two seconds of the wall clock.
 CREATE MATERIALIZED VIEW early AS
   SELECT window_start AS five_minutes, COUNT(*) AS rides, SUM(fare) AS fares
   FROM TUMBLE(rides, started, INTERVAL '5' MINUTE)

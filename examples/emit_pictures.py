@@ -34,14 +34,14 @@ ARRIVALS: dict[int, list[tuple[int, int]]] = {
     16: [],
     18: [(0, 17)],
 }
-"""Second of the clock -> rows that come then: (price, second of the event)."""
+"""Second of the clock -> rows that arrive then: (price, second of the event)."""
 
 WIDTH = 11
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What was there to see at one second of the clock: rows, watermark, and per view what left of the first window."""
+    """One second of the clock: the rows, the watermark, and what each view emitted for the first window."""
 
     second: int
     rows: list[str]
@@ -50,69 +50,69 @@ class Moment:
 
 
 def moments(db: tidegate.Database) -> list[Moment]:
-    """Runs the rows through the views. At each moment first the (virtual) clock comes there, and then the rows."""
+    """Run the rows through the views. At each moment the (virtual) clock advances first, then the rows arrive."""
     db.sql(SOURCE + "".join(_view(name, clause) for name, clause in VIEWS.items()))
     db.advance_clock(timedelta(hours=12))
-    found, now = [], 0
+    timeline, now = list[Moment](), 0
     for second, rows in ARRIVALS.items():
         db.advance_clock(timedelta(seconds=second - now))
         first = db.step().steps.start
         db.insert("bids", [(price, NOON + timedelta(seconds=event)) for price, event in rows])
         steps, now = range(first, db.step().steps.stop), second
         left = {name: list(_left(db, name, steps)) for name in VIEWS}
-        found.append(Moment(second, [f"{price} at :{event:02}" for price, event in rows], _watermark(db), left))
+        timeline.append(Moment(second, [f"{price} at :{event:02}" for price, event in rows], _watermark(db), left))
     for view, price in db.query("SELECT view, get_json_object(row, '$.price') FROM system.late_rows"):
-        _of(found, price).left[_titled(view)].append("late")
-    return found
+        _moment_of(timeline, price).left[_title(view)].append("late")
+    return timeline
 
 
 def _view(name: str, clause: str) -> str:
     return f"""
-        CREATE MATERIALIZED VIEW {_named(name)} AS
+        CREATE MATERIALIZED VIEW {_view_name(name)} AS
           SELECT window_start, SUM(price) AS total
           FROM TUMBLE(bids, ts, INTERVAL '10' SECOND)
           GROUP BY window_start
           {clause};"""
 
 
-def _named(title: str) -> str:
+def _view_name(title: str) -> str:
     return title.lower().replace(" ", "_")
 
 
-def _titled(view: str) -> str:
-    return next(title for title in VIEWS if _named(title) == view)
+def _title(view: str) -> str:
+    return next(title for title in VIEWS if _view_name(title) == view)
 
 
-def _of(found: Sequence[Moment], price: str) -> Moment:
-    """The moment at which the row of that price came."""
-    return next(moment for moment in found if any(row.startswith(f"{price} at") for row in moment.rows))
+def _moment_of(timeline: Sequence[Moment], price: str) -> Moment:
+    """Return the moment at which the row of that price arrived."""
+    return next(moment for moment in timeline if any(row.startswith(f"{price} at") for row in moment.rows))
 
 
 def _left(db: tidegate.Database, name: str, steps: range) -> Iterator[str]:
-    for change in db.changes(_named(name), steps.start, steps.stop - 1):
+    for change in db.changes(_view_name(name), steps.start, steps.stop - 1):
         if change.row["window_start"].second == 0:
             yield f"{change.op} {change.row['total']}"
 
 
 def _watermark(db: tidegate.Database) -> str:
-    found = db.metrics()["watermarks"].get("bids.ts")
-    return "none" if found is None else f":{found[17:19]}"
+    value = db.metrics()["watermarks"].get("bids.ts")
+    return "none" if value is None else f":{value[17:19]}"
 
 
 def picture(seen: Sequence[Moment]) -> str:
-    """A column per moment, a row per strategy; an update of two halves takes two lines."""
+    """Draw a column per moment and a row per strategy; an update with both halves takes two lines."""
     drawn = [
-        *_drawn("clock", [[f":{moment.second:02}"] for moment in seen], " "),
-        *_drawn("rows in", [moment.rows for moment in seen], " "),
-        *_drawn("watermark", [[moment.watermark] for moment in seen], " "),
+        *_draw_rows("clock", [[f":{moment.second:02}"] for moment in seen], " "),
+        *_draw_rows("rows in", [moment.rows for moment in seen], " "),
+        *_draw_rows("watermark", [[moment.watermark] for moment in seen], " "),
         "",
     ]
     for name in VIEWS:
-        drawn += _drawn(name, [moment.left[name] for moment in seen], "·")
+        drawn += _draw_rows(name, [moment.left[name] for moment in seen], "·")
     return "\n".join(drawn)
 
 
-def _drawn(name: str, cells: Sequence[Sequence[str]], fill: str) -> Iterator[str]:
+def _draw_rows(name: str, cells: Sequence[Sequence[str]], fill: str) -> Iterator[str]:
     for line in range(max(1, *(len(cell) for cell in cells))):
         texts = [cell[line] if line < len(cell) else "" for cell in cells]
         filled = (_cell(text, fill if line == 0 else " ") for text in texts)

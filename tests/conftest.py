@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers.fetch import class_archive
+
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -18,6 +20,9 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # (measured on packs of specs: 104 s of CPU with it, 74 s without).
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 pytest_plugins = ["tests.tiers"]
+_CLASSES = class_archive()
+if _CLASSES is not None and _CLASSES.exists():
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={_CLASSES}")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +32,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """The folder with the jars of Spark's Kafka connector."""
+    """The folder with the jars of Spark's Kafka connector. TIDEGATE_JARS names another one: a PySpark whose connector
+    cannot be fetched runs the tests that do not read Kafka."""
     from tests.servers import kafka_jars
 
-    return kafka_jars()
+    named = os.environ.get("TIDEGATE_JARS")
+    return Path(named) if named else kafka_jars()
 
 
 @pytest.fixture(scope="session")

@@ -31,12 +31,12 @@ MARKERS = {
     "spark": "needs a JVM; set for every test that uses the spark fixture",
     "server": "needs Kafka, PostgreSQL, Redis or a Spark cluster; set for every test that uses one of their fixtures",
 }
-EXAMPLES = {"unit": 0.25, "default": 1.0, "all": 2.0}
+EXAMPLES = {"unit": 0.15, "default": 0.5, "all": 2.0}
 TIER_VARIABLE = "TIDEGATE_TEST_TIER"
 
 
 def examples(count: int) -> settings:
-    """Hypothesis settings with `count` examples in the default tier, fewer in the unit tier, more in `all`."""
+    """Hypothesis settings with a share of `count` examples that depends on the tier."""
     share = EXAMPLES[os.environ.get(TIER_VARIABLE, "default")]
     varied = max(min(count, 5), round(count * share))
     return settings(max_examples=varied, deadline=None, suppress_health_check=list(HealthCheck))

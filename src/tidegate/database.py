@@ -21,11 +21,13 @@ from tidegate.core.schema import Schema
 from tidegate.core.secrets import mask_sql
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
+from tidegate.runtime.execute import StatementExecutor
 from tidegate.runtime.metrics import metrics
+from tidegate.runtime.parameters import Parameters, bind_parameters
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.runtime import Runtime
-from tidegate.runtime.script import check_unchanged
 from tidegate.runtime.subscription import Subscription, changes_of, visible
+from tidegate.sql.statements import Script
 from tidegate.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """One data folder with what runs in it. Made by `tidegate.connect`."""
+    """One data folder and its pipeline. Created by `tidegate.connect`."""
 
     def __init__(
         self,
@@ -66,29 +68,27 @@ class Database:
     def read_only(self) -> bool:
         return self._runtime.read_only
 
-    def sql(self, text: str) -> Result:
-        """Run one or many statements; the last one's result. What came before a rejected statement stays."""
+    def sql(self, text: str, params: Parameters | None = None) -> Result:
+        """Run one or many statements; the last one's result. What came before a rejected statement stays.
+
+        `params` are the values of parameters: a list for `?`, in the order of the text, or a dict for `:name`."""
         result = Result()
-        script = sql.parse(text)
+        script, statements = self._bound(text, params)
         warnings: list[errors.Warning_] = []
         for statement in script.statements:
             with _located(script.text):
-                result = self._runtime.statements.execute(statement)
+                result = statements.execute(statement)
             warnings += result.warnings
         return Result(result.table, tuple(warnings), result.message)
 
     def run_script(self, text: str, origin: str = "script") -> Result:
         """Run a script that may have been run on this folder before: statements that were applied are skipped, a
-        definition that has changed since is an error."""
-        result, ledger = Result(), self._runtime.ledger
-        script = sql.parse(text)
+        definition that has changed since is an error. A script that was interrupted continues where it stopped."""
+        result = Result()
+        script, _ = self._bound(text, None)
         for statement in script.statements:
             with _located(script.text):
-                if ledger.applied(origin, statement.text):
-                    continue
-                check_unchanged(statement, self._runtime.catalog.value)
-                result = self._runtime.statements.execute(statement)
-            ledger.record(origin, statement.text)
+                result = self._runtime.scripts.run(statement, origin) or result
         return result
 
     def insert(self, relation: str, rows: Any) -> None:
@@ -97,7 +97,7 @@ class Database:
             batch.insert(relation, rows)
 
     def delete(self, relation: str, rows: Any) -> None:
-        """Take rows out of a table."""
+        """Delete rows of a table."""
         with self.batch() as batch:
             batch.delete(relation, rows)
 
@@ -130,7 +130,7 @@ class Database:
         self._runtime.tables.start_polling()
 
     def refresh(self, table: str) -> None:
-        """Read a table with `refresh = 'manual'` again; the next step has it."""
+        """Read a table with `refresh = 'manual'` again; the next step contains it."""
         self._runtime.check_writable()
         self._runtime.tables.refresh(table)
 
@@ -177,13 +177,13 @@ class Database:
         self.stop()
         return self._report(before)
 
-    def query(self, text: str, as_of: int | None = None) -> Result:
-        """The rows of an ad-hoc SELECT, now or as they were after a step."""
-        script = sql.parse(text)
+    def query(self, text: str, as_of: int | None = None, params: Parameters | None = None) -> Result:
+        """The rows of an ad-hoc SELECT, now or as they were after a step. `params`: as for `sql`."""
+        script, statements = self._bound(text, params)
         if len(script.statements) != 1:
             raise errors.make("SYNTAX_ERROR", message="query takes one SELECT", hint="use sql() for several statements")
         with _located(script.text):
-            return self._runtime.statements.query(script.statements[0], as_of)
+            return statements.query(script.statements[0], as_of)
 
     def subscribe(
         self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
@@ -263,6 +263,13 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _bound(self, text: str, params: Parameters | None) -> tuple[Script, StatementExecutor]:
+        """The statements of a text, and an executor that has the values of their parameters."""
+        script = sql.parse(text)
+        with _located(text):
+            arguments = bind_parameters(script, params)
+        return script, self._runtime.statements.with_arguments(arguments)
+
     def _names(self, kind: str) -> list[str]:
         return [relation.name for relation in self._runtime.catalog.value.of_kind(kind)]
 
@@ -303,10 +310,10 @@ def connect(
     clock: str = "wall",
     read_only: bool = False,
 ) -> Database:
-    """Opens the database in a folder (a new temporary one if none is given).
+    """Open the database in a folder; a new temporary one without `path`.
 
-    `spark` is a session of yours, else one is made for `master` (default local[*]) with `config` added to our settings.
-    `clock="virtual"` moves only when told to. `read_only` looks at a folder that another process may be running.
+    `spark` is your own session; without it one is created for `master` (default local[*]) with `config` added to our
+    settings. `clock="virtual"` moves only by `advance_clock`. `read_only` opens a folder that another process may run.
     """
     return Database(path, spark=spark, master=master, config=config, clock=clock, read_only=read_only)
 

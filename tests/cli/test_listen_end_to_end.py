@@ -21,7 +21,7 @@ from tests.servers.postgres import Postgres, postgres_server
 from tests.servers.processes import free_port, wait_until
 from tidegate.cli.listening.config import Config
 from tidegate.cli.listening.declaring import declare
-from tidegate.cli.listening.merging import completed, merged
+from tidegate.cli.listening.merging import complete_config, merge
 from tidegate.cli.listening.run import catch_up, prepare
 from tidegate.cli.listening.sections import read_config
 from tidegate.cli.listening.statements import definitions
@@ -142,8 +142,8 @@ def prepared(tmp_path: Path, spark: SparkSession) -> Iterator[Callable[[str], No
     with tidegate.connect(tmp_path / "data", spark=spark) as db:
 
         def prepare_for(url: str) -> None:
-            config = merged(read_config(Path("listen.yaml"), FILE, {"DATABASE_URL": url}), Config())
-            declare(db, definitions(completed(config)))
+            config = merge(read_config(Path("listen.yaml"), FILE, {"DATABASE_URL": url}), Config())
+            declare(db, definitions(complete_config(config)))
             prepare(db, threading.Event())
 
         yield prepare_for
@@ -163,7 +163,7 @@ def once(folder: Path, spark: SparkSession, adapter: str) -> None:
     """What `--once` does with an event and one adapter."""
     text = f"sources: {{webhook: {{port: 0}}}}\nadapters:\n  {adapter}\n"
     with tidegate.connect(folder / "data", spark=spark) as db:
-        config = completed(merged(read_config(Path("listen.yaml"), text, {}), Config()))
+        config = complete_config(merge(read_config(Path("listen.yaml"), text, {}), Config()))
         declare(db, definitions(config))
         db.insert("pgcdc_events", [("1", "c", "INSERT", "{}", "s", None, None)])
         catch_up(db, threading.Event())

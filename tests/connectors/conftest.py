@@ -1,4 +1,4 @@
-"""One server of each kind for all workers. Names that a test makes there are its own."""
+"""One server of each kind for all workers. Each test uses its own names on it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.servers.shared import shared
 
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    """A server that many tests use: none of them may stop it."""
+    """A server that many tests share: none of them may stop it."""
     folder = of_all_workers(tmp_path_factory, "redis")
-    with shared(folder, lambda: Redis(folder), lambda made: made.address) as address:
+    with shared(folder, lambda: Redis(folder), lambda server: server.address) as address:
         yield Redis.at(address)
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A server that many tests use: none of them may stop it."""
+    """A server that many tests share: none of them may stop it."""
     folder = of_all_workers(tmp_path_factory, "postgres-of-sinks")
     try:
-        with shared(folder, lambda: Postgres(folder), lambda made: made.address) as address:
+        with shared(folder, lambda: Postgres(folder), lambda server: server.address) as address:
             yield Postgres.at(address)
     finally:
         sweep(folder)

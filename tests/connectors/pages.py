@@ -1,4 +1,4 @@
-"""The statements of a page that need somebody at the other end."""
+"""The CREATE SINK and CREATE SOURCE statements of a page, for connectors whose peer the tests do not run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _VIEW = (Column("region", "string"), Column("revenue", "decimal(10,2)"))
 
 
 def connectors(page: str) -> dict[str, Sink | Source]:
-    """What the sinks and sources of a page are built to, with every option checked."""
+    """Builds the sinks and sources of a page, with every option checked."""
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```sql at an? \w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    found: dict[str, Sink | Source] = {}
+    built: dict[str, Sink | Source] = {}
     for statement in (each for block in blocks for each in parse(block).statements):
         if isinstance(statement, s.CreateSink) and statement.relation is not None:
-            given, reads = statement.connector, statement.relation.text
-            options = [(option.key, option.value, option.span) for option in given.options]
+            connector, reads = statement.connector, statement.relation.text
+            options = [(option.key, option.value, option.span) for option in connector.options]
             columns = EVENTS.columns if is_bus(reads) else _VIEW
-            found[statement.name.text] = registry.sink(given.kind, statement.name.text, columns, options, reads=reads)
+            built[statement.name.text] = registry.sink(
+                connector.kind, statement.name.text, columns, options, reads=reads
+            )
         elif isinstance(statement, s.CreateRelation) and statement.connector is not None:
-            given = statement.connector
-            options = [(option.key, option.value, option.span) for option in given.options]
-            found[statement.name.text] = registry.source(given.kind, statement.name.text, (), options)
-    return found
+            connector = statement.connector
+            options = [(option.key, option.value, option.span) for option in connector.options]
+            built[statement.name.text] = registry.source(connector.kind, statement.name.text, (), options)
+    return built

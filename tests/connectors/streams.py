@@ -1,4 +1,4 @@
-"""Runs a source's stream until it has nothing more, as a pipeline would."""
+"""Runs the stream of a source until all available rows are read, as a pipeline does."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tidegate.core.schema import Column, Schema
 ITEMS: Schema = (Column("id", "bigint"), Column("name", "string"), Column("price", "double"), Column("ts", "timestamp"))
 
 
-def given(**options: str) -> list[tuple[str, str, None]]:
+def option_list(**options: str) -> list[tuple[str, str, None]]:
     return [(key, value, None) for key, value in options.items()]
 
 
 def files(path: Path, columns: Schema = ITEMS, **options: str) -> StreamSource:
-    source = registry.source("FILES", "items", columns, given(path=str(path), **options))
+    source = registry.source("FILES", "items", columns, option_list(path=str(path), **options))
     assert isinstance(source, StreamSource)
     return source
 
 
 class Run:
-    """One checkpoint of one source: `step()` reads what is there."""
+    """One checkpoint of one source: `step()` reads the available rows."""
 
     def __init__(self, spark: SparkSession, source: StreamSource, folder: Path, start: Position | None = None) -> None:
         self.spark, self.source, self.folder, self.start = spark, source, folder, start
@@ -37,7 +37,7 @@ class Run:
         return self.source.stream(self.spark, context)
 
     def step(self, *columns: str) -> list[Row]:
-        """The rows that came since the last step, in order of arrival."""
+        """The rows since the last step, in order of arrival."""
         frame = self.frame()
         before = len(self.batches)
         query = (
@@ -51,7 +51,7 @@ class Run:
         return [row for batch in self.batches[before:] for row in batch]
 
     def position(self) -> Position:
-        """What a new checkpoint would start from."""
+        """The source position at which a new checkpoint would start."""
         checkpoint = self.folder / "checkpoint"
         commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
         offset = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()[2] if commits else None
@@ -71,5 +71,5 @@ def bad(rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def through_json(position: Position) -> Position:
-    """A position as it comes back from where a pipeline keeps it."""
+    """A position after it was stored and read again."""
     return json.loads(json.dumps(position))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Generated rows: the same for the same seed, at the asked rate, of the asked kinds."""
+"""Generated rows: deterministic for a seed, at the configured rate, of the configured kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tests.connectors.streams import Run, given, good
+from tests.connectors.streams import Run, good, option_list
 from tests.tiers import examples
 from tidegate.connectors import registry
 from tidegate.connectors.datagen import source as datagen
@@ -52,31 +52,31 @@ ALL_TYPES: Schema = tuple(
 
 def plan(columns: Schema, **options: str) -> Plan:
     dotted = {key.replace("__", "."): value for key, value in options.items()}
-    source = registry.source("DATAGEN", "r", columns, given(**dotted))
+    source = registry.source("DATAGEN", "r", columns, option_list(**dotted))
     assert isinstance(source, datagen.DatagenSource)
     return source.plan
 
 
 def values(type_: str, count: int = 1000, **options: str) -> list[Any]:
-    """The first values of a column x of a type."""
+    """The first values of a generated column `x` of a type."""
     fields = {f"fields__x__{key}": value for key, value in options.items()}
-    made = plan((Column("x", type_),), rows="1", **fields)
-    return datagen.rows_between(made, 0, count).column("x").to_pylist()
+    generator = plan((Column("x", type_),), rows="1", **fields)
+    return datagen.rows_between(generator, 0, count).column("x").to_pylist()
 
 
-def refusal(columns: Schema, **options: str) -> str:
-    with pytest.raises(Error) as refused:
+def error_of(columns: Schema, **options: str) -> str:
+    with pytest.raises(Error) as caught:
         plan(columns, **options)
-    return str(refused.value)
+    return str(caught.value)
 
 
 @examples(30)
 @for_all(st.lists(st.integers(0, 400), max_size=6), st.integers(0, 5))
 def test_rows_do_not_depend_on_how_they_are_split(cuts: list[int], seed: int) -> None:
-    made = plan(ALL_TYPES, rows="400", seed=str(seed))
+    generator = plan(ALL_TYPES, rows="400", seed=str(seed))
     bounds = sorted({0, 400, *cuts})
-    parts = [datagen.rows_between(made, a, b) for a, b in pairwise(bounds)]
-    whole = datagen.rows_between(made, 0, 400)
+    parts = [datagen.rows_between(generator, a, b) for a, b in pairwise(bounds)]
+    whole = datagen.rows_between(generator, 0, 400)
     assert pa.Table.from_batches(parts).combine_chunks() == pa.Table.from_batches([whole])
     assert whole.column("__seq").to_pylist() == list(range(400))
 
@@ -87,7 +87,7 @@ def test_another_seed_gives_other_rows() -> None:
     assert one.column("x") != two.column("x") and one.column("x") != one.column("y")
 
 
-def test_a_sequence_counts_and_begins_again() -> None:
+def test_a_sequence_counts_and_restarts() -> None:
     assert values("bigint", 4, kind="sequence") == [1, 2, 3, 4]
     assert values("int", 5, kind="sequence", start="10", step="5", end="20") == [10, 15, 20, 10, 15]
     assert values("string", 2, kind="sequence", prefix="user-") == ["user-1", "user-2"]
@@ -104,8 +104,8 @@ def test_a_sequence_counts_and_begins_again() -> None:
     ],
 )
 def test_uniform_values_reach_both_ends(type_: str, low: str, high: str, lowest: Any, highest: Any) -> None:
-    found = values(type_, 5000, kind="uniform", min=low, max=high)
-    assert (min(found), max(found)) == (lowest, highest)
+    numbers = values(type_, 5000, kind="uniform", min=low, max=high)
+    assert (min(numbers), max(numbers)) == (lowest, highest)
 
 
 def test_uniform_real_numbers_and_times_stay_inside() -> None:
@@ -137,8 +137,8 @@ def test_choices_have_weights_and_types() -> None:
 
 
 def test_text_has_its_length() -> None:
-    found = values("string", length="30")
-    assert {len(x) for x in found} == {30} and len(set(found)) == 1000
+    texts = values("string", length="30")
+    assert {len(x) for x in texts} == {30} and len(set(texts)) == 1000
     assert {len(x) for x in values("binary", kind="text", length="7")} == {7}
 
 
@@ -153,26 +153,26 @@ def test_timestamps_step_and_come_out_of_order() -> None:
     assert values("date", 3, start="2024-05-01", step="12h") == [dt.date(2024, 5, d) for d in (1, 1, 2)]
 
 
-def test_timestamps_go_with_the_rate_unless_told() -> None:
-    made = plan((Column("x", "timestamp"),), rows_per_second="4")
-    first, second = datagen.rows_between(made, 0, 2).column("x").to_pylist()
+def test_timestamps_follow_the_rate_by_default() -> None:
+    generator = plan((Column("x", "timestamp"),), rows_per_second="4")
+    first, second = datagen.rows_between(generator, 0, 2).column("x").to_pylist()
     assert second - first == dt.timedelta(milliseconds=250)
 
 
 def test_some_values_are_null() -> None:
-    found = values("array<bigint>", 10_000, null_rate="0.25")
-    assert found.count(None) == pytest.approx(2500, rel=0.1)
+    arrays = values("array<bigint>", 10_000, null_rate="0.25")
+    assert arrays.count(None) == pytest.approx(2500, rel=0.1)
     assert values("bigint", 5, null_rate="1") == [None] * 5
 
 
 def test_parts_of_structs_and_elements_of_arrays_have_options() -> None:
     type_ = "struct<a:bigint,b:struct<c:string>>"
-    made = plan(
+    generator = plan(
         (Column("X", type_),),
         rows="1",
         **{"fields.x.a.kind": "sequence", "fields.x.B.c.kind": "choice", "fields.x.b.C.choices": "z"},
     )
-    assert datagen.rows_between(made, 0, 2).column("X").to_pylist() == [{"a": i, "b": {"c": "z"}} for i in (1, 2)]
+    assert datagen.rows_between(generator, 0, 2).column("X").to_pylist() == [{"a": i, "b": {"c": "z"}} for i in (1, 2)]
     assert values("array<bigint>", 2, kind="sequence", elements="2") == [[1, 2], [3, 4]]
 
 
@@ -222,21 +222,21 @@ def test_parts_of_structs_and_elements_of_arrays_have_options() -> None:
         ({"format": "json"}, "UNKNOWN_FORMAT: DATAGEN has no formats\n  hint: leave FORMAT out"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, str], text: str) -> None:
-    assert refusal((Column("x", "bigint"),), **options) == text
+def test_invalid_options(options: dict[str, str], text: str) -> None:
+    assert error_of((Column("x", "bigint"),), **options) == text
 
 
-def test_columns_that_cannot_be_made() -> None:
-    assert refusal((Column("m", "map<string,int>"),)) == (
+def test_columns_that_cannot_be_generated() -> None:
+    assert error_of((Column("m", "map<string,int>"),)) == (
         "NOT_SUPPORTED: DATAGEN cannot make column m of type MAP<STRING,INT>\n"
         "  hint: leave the column out, or feed it by INSERT"
     )
-    assert refusal((Column("x", "int", nullable=False),), fields__x__null_rate="0.5") == (
+    assert error_of((Column("x", "int", nullable=False),), fields__x__null_rate="0.5") == (
         "INVALID_OPTION: column x is NOT NULL, so it cannot have a null_rate\n  hint: leave out null_rate or NOT NULL"
     )
 
 
-def test_names_of_other_systems_mean_the_same() -> None:
+def test_option_names_of_other_systems_are_accepted() -> None:
     columns = (Column("x", "bigint"),)
     flink = plan(columns, **{"number-of-rows": "7", "rows-per-second": "3", "fields.x.kind": "random"})
     assert (flink.rows, flink.rows_per_second) == (7, 3)
@@ -250,7 +250,7 @@ def test_without_rows_it_is_endless_and_slow() -> None:
 
 
 class Clock:
-    """The wall clock of a reader, in the hands of a test."""
+    """The wall clock of a reader, moved by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000_000
@@ -264,7 +264,7 @@ def latest(reader: datagen.DatagenReader, start: dict[str, int]) -> dict[str, in
     return reader.latestOffset(start, ReadAllAvailable())
 
 
-def test_rows_come_by_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_generated_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     reader = clock.reader(rows_per_second="50")
     offset = latest(reader, reader.initialOffset())
@@ -277,16 +277,16 @@ def test_rows_come_by_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     assert latest(reader, offset)["row"] == 200
 
 
-def test_the_time_that_it_was_down_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downtime_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     reader = clock.reader(rows_per_second="50")
     offset = latest(reader, reader.initialOffset())
     clock.now += 3_600_000
-    restarted = clock.reader(rows_per_second="50")
-    assert latest(restarted, offset)["row"] == 100
+    resumed = clock.reader(rows_per_second="50")
+    assert latest(resumed, offset)["row"] == 100
 
 
-def test_a_step_has_at_most_so_many_rows_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_rows_per_step_delays_the_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     reader = clock.reader(rows_per_second="50", max_rows_per_step="30")
     offset = latest(reader, reader.initialOffset())
@@ -306,7 +306,7 @@ def test_a_pipeline_that_runs_once_does_not_wait(monkeypatch: pytest.MonkeyPatch
     assert offset["row"] == 120 and latest(reader, offset) == offset
 
 
-def test_an_endless_one_that_runs_for_what_is_there_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_generator_ends_when_it_runs_for_available_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     reader = clock.reader(rows_per_second="50")
     reader.prepareForTriggerAvailableNow()
@@ -322,21 +322,21 @@ def test_partitions_cover_a_step() -> None:
     assert halves == [datagen.RowRange(0, 50_000), datagen.RowRange(50_000, 100_001)]
 
 
-def test_all_types_arrive_in_spark_as_they_were_made(spark: SparkSession, tmp_path: Path) -> None:
-    options = given(rows="70", max_rows_per_step="30", **{"fields.c4.null_rate": "0.5"})
+def test_all_types_arrive_in_spark_as_generated(spark: SparkSession, tmp_path: Path) -> None:
+    options = option_list(rows="70", max_rows_per_step="30", **{"fields.c4.null_rate": "0.5"})
     source = registry.source("DATAGEN", "r", ALL_TYPES, options)
     assert isinstance(source, datagen.DatagenSource)
     run = Run(spark, source, tmp_path)
     rows = good(run.step(), ALL_TYPES)
-    made = datagen.rows_between(source.plan, 0, 70)
+    table = datagen.rows_between(source.plan, 0, 70)
     assert [len(batch) for batch in run.batches] == [30, 30, 10]
     for i, column in enumerate(ALL_TYPES):
-        expected = [_as_spark(value) for value in made.column(column.name).to_pylist()]
+        expected = [_as_spark(value) for value in table.column(column.name).to_pylist()]
         assert [_as_spark(row[i]) for row in rows] == expected, column.type
 
 
 def _as_spark(value: Any) -> Any:
-    """Spark's rows and times in the same form as Arrow's."""
+    """A value of Arrow in the form in which Spark returns it."""
     if hasattr(value, "asDict"):
         value = value.asDict()
     if isinstance(value, dict):

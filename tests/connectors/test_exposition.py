@@ -1,4 +1,4 @@
-"""The metrics page, read by Prometheus' own parser."""
+"""The metrics endpoint, parsed by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tidegate.runtime.exposition import CONTENT_TYPE, render
 from tidegate.server.metrics import MetricsServer
 
 
-class Given(Collector):
-    """Metrics as they are given."""
+class Fixed(Collector):
+    """Collects a fixed list of metrics."""
 
     def __init__(self, *families: Metric) -> None:
         self._families = families
@@ -30,18 +30,18 @@ class Given(Collector):
 
 def text_of(*families: Metric) -> str:
     registry = CollectorRegistry()
-    registry.register(Given(*families))
+    registry.register(Fixed(*families))
     return render(registry)
 
 
 def events() -> CounterMetricFamily:
-    found = CounterMetricFamily("tidegate_view_events_processed", "Events that a view has counted.", labels=["view"])
-    found.add_metric(["revenue"], 12)
-    found.add_metric(['a "b"\\\n{c="d"}'], 1.5)
-    return found
+    family = CounterMetricFamily("tidegate_view_events_processed", "Events that a view has counted.", labels=["view"])
+    family.add_metric(["revenue"], 12)
+    family.add_metric(['a "b"\\\n{c="d"}'], 1.5)
+    return family
 
 
-def test_the_text_of_a_page() -> None:
+def test_the_text_of_the_metrics() -> None:
     step = GaugeMetricFamily("tidegate_step", "The newest step.\\ Or\nso.", 42.0)
     large = GaugeMetricFamily("tidegate_rows", "Rows.", labels=["relation", "code"])
     large.add_metric(["orders", "A"], 12345678)
@@ -60,7 +60,7 @@ def test_the_text_of_a_page() -> None:
     )
 
 
-def test_prometheus_reads_what_was_meant() -> None:
+def test_prometheus_parses_the_metrics() -> None:
     odd = [("nan", math.nan), ("up", math.inf), ("down", -math.inf), ("ä€", 1e300), ("small", -1e-9)]
     odd.append(("whole", float(1 << 60)))
     values = GaugeMetricFamily("tidegate_odd", 'a "help"', labels=["kind"])
@@ -79,47 +79,47 @@ def test_prometheus_reads_what_was_meant() -> None:
 @pytest.fixture
 def server() -> Iterator[MetricsServer]:
     steps = iter(range(1, 100))
-    made = MetricsServer("127.0.0.1", 0, lambda: text_of(GaugeMetricFamily("step", "Steps.", next(steps))))
-    yield made
-    made.close()
+    metrics = MetricsServer("127.0.0.1", 0, lambda: text_of(GaugeMetricFamily("step", "Steps.", next(steps))))
+    yield metrics
+    metrics.close()
 
 
-def asked(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
+def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request(method, path)
     answer = connection.getresponse()
     return answer.status, answer.headers["Content-Type"], answer.read().decode()
 
 
-def test_the_page_is_collected_anew_for_each_request(server: MetricsServer) -> None:
+def test_metrics_are_collected_for_each_request(server: MetricsServer) -> None:
     for step in (1, 2):
         text = f"# HELP step Steps.\n# TYPE step gauge\nstep {step}\n"
-        assert asked(server.port, "/metrics?x=1") == (200, CONTENT_TYPE, text)
-    assert asked(server.port, "/metrics", "HEAD") == (200, CONTENT_TYPE, "")
+        assert fetch(server.port, "/metrics?x=1") == (200, CONTENT_TYPE, text)
+    assert fetch(server.port, "/metrics", "HEAD") == (200, CONTENT_TYPE, "")
 
 
 def test_other_requests(server: MetricsServer) -> None:
-    assert json.loads(asked(server.port, "/health")[2]) == {"status": "ok"}
-    assert asked(server.port, "/")[0] == 404
-    assert asked(server.port, "/metrics", "DELETE")[0] == 405
+    assert json.loads(fetch(server.port, "/health")[2]) == {"status": "ok"}
+    assert fetch(server.port, "/")[0] == 404
+    assert fetch(server.port, "/metrics", "DELETE")[0] == 405
 
 
-def test_a_failure_to_collect_is_logged_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_to_collect_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     def collect() -> str:
         raise RuntimeError("dictionary changed size\nduring iteration")
 
     broken = MetricsServer("127.0.0.1", 0, collect)
     try:
-        status, kind, text = asked(broken.port, "/metrics")
+        status, kind, text = fetch(broken.port, "/metrics")
         assert (status, kind) == (500, "application/json")
         assert json.loads(text) == {"error": "RuntimeError: dictionary changed size\nduring iteration"}
-        assert asked(broken.port, "/health")[0] == 200, "it goes on"
+        assert fetch(broken.port, "/health")[0] == 200, "the server keeps running"
     finally:
         broken.close()
     assert caplog.messages == [f"a request to port {broken.port} failed: RuntimeError: dictionary changed size"]
 
 
-def test_a_port_that_is_taken(server: MetricsServer) -> None:
-    with pytest.raises(Error) as refused:
+def test_a_port_in_use_is_an_error(server: MetricsServer) -> None:
+    with pytest.raises(Error) as caught:
         MetricsServer("127.0.0.1", server.port, str)
-    assert str(refused.value.message) == f"port {server.port} of 127.0.0.1 is in use"
+    assert str(caught.value.message) == f"port {server.port} of 127.0.0.1 is in use"

@@ -30,24 +30,24 @@ Serve = Callable[..., HttpServer]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    made: list[HttpServer] = []
+    servers: list[HttpServer] = []
 
     def start(respond: http_server.Respond = echo) -> HttpServer:
-        made.append(HttpServer(LOOPBACK, 0, respond))
-        return made[-1]
+        servers.append(HttpServer(LOOPBACK, 0, respond))
+        return servers[-1]
 
     yield start
-    for server in made:
+    for server in servers:
         server.close()
 
 
-def connected(server: HttpServer) -> socket.socket:
+def connect(server: HttpServer) -> socket.socket:
     return socket.create_connection((LOOPBACK, server.port), timeout=30)
 
 
 def raw(server: HttpServer, request: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Send bytes and read until the server closes the connection: status, headers, body."""
-    with connected(server) as connection:
+    """Sends bytes, reads until the server closes the connection, and returns status, headers and body."""
+    with connect(server) as connection:
         connection.sendall(request)
         answer = b""
         while part := connection.recv(1 << 16):
@@ -58,7 +58,7 @@ def raw(server: HttpServer, request: bytes) -> tuple[int, dict[str, str], bytes]
     return int(status.split()[1]), headers, body
 
 
-def posted(*headers: str, body: str = "") -> bytes:
+def post_request(*headers: str, body: str = "") -> bytes:
     return "\r\n".join(["POST /hook HTTP/1.1", "Host: x", *headers, "", body]).encode()
 
 
@@ -68,13 +68,13 @@ NOT_HTTP = "this is not a valid HTTP request"
 @pytest.mark.parametrize(
     ("request_bytes", "error"),
     [
-        (posted("Content-Length: 2", "Content-Length: 3", body="abc"), NOT_HTTP),
-        (posted("Content-Length: 2, 3", body="abc"), NOT_HTTP),
-        (posted(f"Content-Length: {'9' * 5000}"), NOT_HTTP),
-        (posted("Content-Length: -1"), NOT_HTTP),
-        (posted("Content-Length: 1_0", body="0123456789"), NOT_HTTP),
+        (post_request("Content-Length: 2", "Content-Length: 3", body="abc"), NOT_HTTP),
+        (post_request("Content-Length: 2, 3", body="abc"), NOT_HTTP),
+        (post_request(f"Content-Length: {'9' * 5000}"), NOT_HTTP),
+        (post_request("Content-Length: -1"), NOT_HTTP),
+        (post_request("Content-Length: 1_0", body="0123456789"), NOT_HTTP),
         (
-            posted("Content-Length: 5", "Transfer-Encoding: chunked", body="0\r\n\r\n"),
+            post_request("Content-Length: 5", "Transfer-Encoding: chunked", body="0\r\n\r\n"),
             "a request has a Content-Length or a Transfer-Encoding, not both",
         ),
         (b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n", "the request target is not a valid URL"),
@@ -91,22 +91,22 @@ def test_requests_that_are_malformed_or_ambiguous(serve: Serve, request_bytes: b
 
 def test_a_body_must_have_a_length_within_the_limit(serve: Serve) -> None:
     server = serve()
-    status, headers, body = raw(server, posted("Transfer-Encoding: chunked", body="1\r\na\r\n0\r\n\r\n"))
+    status, headers, body = raw(server, post_request("Transfer-Encoding: chunked", body="1\r\na\r\n0\r\n\r\n"))
     assert (status, headers["connection"]) == (411, "close")
     assert json.loads(body) == {"error": "a request needs a Content-Length"}
-    status, headers, body = raw(server, posted("Content-Length: 1001", body="a" * 1001))
+    status, headers, body = raw(server, post_request("Content-Length: 1001", body="a" * 1001))
     assert (status, headers["connection"]) == (413, "close")
     assert json.loads(body) == {"error": "a request has at most 1000 bytes, this one has 1001"}
 
 
 def test_what_follows_an_unread_body_is_not_a_request(serve: Serve) -> None:
     hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
-    _, _, body = raw(serve(), posted(f"Content-Length: {LIMIT + len(hidden)}", body=hidden))
+    _, _, body = raw(serve(), post_request(f"Content-Length: {LIMIT + len(hidden)}", body=hidden))
     assert b"hidden" not in body and body.count(b"\n") == 1
 
 
 def test_a_connection_serves_many_requests(serve: Serve) -> None:
-    first = posted("Content-Length: 2", "Content-Length: 2", body="ab")
+    first = post_request("Content-Length: 2", "Content-Length: 2", body="ab")
     last = b"GET http://somewhere/a%20b?c=d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     status, headers, rest = raw(serve(), first + last)
     assert (status, headers["server"]) == (200, "tidegate") and "date" in headers
@@ -119,7 +119,7 @@ def test_requests_that_never_end_do_not_cost_threads(serve: Serve) -> None:
     server = serve()
     raw(server, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     before = threading.active_count()
-    waiting = [connected(server) for _ in range(200)]
+    waiting = [connect(server) for _ in range(200)]
     for connection in waiting:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nab")
     assert raw(server, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0] == 200
@@ -128,17 +128,17 @@ def test_requests_that_never_end_do_not_cost_threads(serve: Serve) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHo", posted("Content-Length: 10", body="ab")])
-def test_a_silent_client_is_disconnected(serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+@pytest.mark.parametrize("request_start", [b"", b"GET / HTTP/1.1\r\nHo", post_request("Content-Length: 10", body="ab")])
+def test_a_silent_client_is_disconnected(serve: Serve, monkeypatch: pytest.MonkeyPatch, request_start: bytes) -> None:
     monkeypatch.setattr(http_server, "IDLE_SECONDS", 0.2)
-    with connected(serve()) as connection:
-        connection.sendall(sent)
+    with connect(serve()) as connection:
+        connection.sendall(request_start)
         assert connection.recv(100) == b""
 
 
 def test_a_client_that_does_not_read_is_disconnected(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "IDLE_SECONDS", 0.2)
-    ended = threading.Event()
+    stream_ended = threading.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
         try:
@@ -146,14 +146,14 @@ def test_a_client_that_does_not_read_is_disconnected(serve: Serve, monkeypatch: 
                 await asyncio.sleep(0)
                 yield b"x" * 100_000
         finally:
-            ended.set()
+            stream_ended.set()
 
     async def respond(request: HttpRequest) -> Response:
         return StreamingResponse(pieces())
 
-    with connected(serve(respond)) as connection:
+    with connect(serve(respond)) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_until(ended.is_set, "the end of the stream")
+        wait_until(stream_ended.is_set, "the end of the stream")
 
 
 def test_closing_lets_a_response_end_but_not_for_long(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_closing_lets_a_response_end_but_not_for_long(serve: Serve, monkeypatch:
         return json_response(200, {})
 
     server = serve(respond)
-    with connected(server) as connection:
+    with connect(server) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert started.wait(30)
         closing = threading.Thread(target=server.close)
@@ -174,7 +174,7 @@ def test_closing_lets_a_response_end_but_not_for_long(serve: Serve, monkeypatch:
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         closing.join(30)
     with pytest.raises(ConnectionRefusedError):
-        connected(server)
+        connect(server)
 
 
 def test_an_address_that_cannot_be_used(serve: Serve) -> None:

@@ -1,22 +1,22 @@
-"""Options: taken out of a bag, checked, shown without their secrets; connectors found by name."""
+"""Options are taken out of a bag, checked, and shown without secrets; connectors are looked up by name."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.connectors.streams import ITEMS, given
+from tests.connectors.streams import ITEMS, option_list
 from tidegate.connectors import registry
-from tidegate.core.options import Bag, options_shown, parse_size
+from tidegate.core.options import Bag, mask_options, parse_size
 from tidegate.core.secrets import is_secret, mask_sql, masked
 from tidegate.errors import Error, Span
 
 
-def refusal(kind: str, role: str = "source", **options: str) -> str:
-    with pytest.raises(Error) as refused:
+def error_of(kind: str, role: str = "source", **options: str) -> str:
+    with pytest.raises(Error) as caught:
         build = registry.source if role == "source" else registry.sink
-        build(kind, "items", ITEMS, given(**options), span=Span(1, 2))
-    assert refused.value.span is not None
-    return str(refused.value)
+        build(kind, "items", ITEMS, option_list(**options), span=Span(1, 2))
+    assert caught.value.span is not None
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "size"), [("1024", 1024), ("64kb", 65536), ("2 MB", 2 << 20), ("1GiB", 1 << 30)])
@@ -25,32 +25,32 @@ def test_sizes(text: str, size: int) -> None:
 
 
 def test_options_are_the_same_in_any_case_and_with_hyphens() -> None:
-    bag = Bag("X", given(**{"Max-Rows": "1_000", "HEADER": "True"}))
+    bag = Bag("X", option_list(**{"Max-Rows": "1_000", "HEADER": "True"}))
     assert (bag.integer("max_rows"), bag.boolean("header")) == (1000, True)
     bag.finish()
 
 
-def test_an_option_given_twice_is_refused() -> None:
-    with pytest.raises(Error) as refused:
+def test_a_repeated_option_is_rejected() -> None:
+    with pytest.raises(Error) as caught:
         Bag("X", [("a", "1", None), ("A", "2", Span(4, 5))])
-    assert str(refused.value) == "INVALID_OPTION: option 'A' is given twice\n  hint: leave one out"
-    assert refused.value.span == Span(4, 5)
+    assert str(caught.value) == "INVALID_OPTION: option 'A' is given twice\n  hint: leave one out"
+    assert caught.value.span == Span(4, 5)
 
 
-def test_what_is_left_over_is_refused_with_what_there_is() -> None:
+def test_the_error_for_an_unknown_option_lists_the_known_ones() -> None:
     bag = Bag("X", [("hedaer", "1", Span(4, 9))])
     bag.text("header")
     bag.text("path")
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         bag.finish()
-    assert refused.value.span == Span(4, 9)
-    assert str(refused.value) == (
+    assert caught.value.span == Span(4, 9)
+    assert str(caught.value) == (
         "UNKNOWN_OPTION: X has no option 'hedaer'\n  detail: options of X: header, path\n  hint: did you mean header?"
     )
 
 
-def test_a_wrong_value_is_refused_with_what_is_expected() -> None:
-    bag = Bag("X", given(wait="soon", size="big", mode="fast"))
+def test_the_error_for_an_invalid_value_says_what_is_expected() -> None:
+    bag = Bag("X", option_list(wait="soon", size="big", mode="fast"))
     for take, text in [
         (
             lambda: bag.duration("wait"),
@@ -59,9 +59,9 @@ def test_a_wrong_value_is_refused_with_what_is_expected() -> None:
         (lambda: bag.size("size"), "cannot be 'big'\n  hint: expected a size in bytes such as '64mb'"),
         (lambda: bag.choice("mode", ("a", "b")), "cannot be 'fast'\n  hint: expected 'a' or 'b'"),
     ]:
-        with pytest.raises(Error) as refused:
+        with pytest.raises(Error) as caught:
             take()
-        assert text in str(refused.value)
+        assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_wrong_value_is_refused_with_what_is_expected() -> None:
         *("api_key", "API-KEY", "access_key", "apikey", "sasl.jaas.config", "credentials"),
     ],
 )
-def test_secrets_are_starred_out(key: str) -> None:
+def test_secrets_are_masked(key: str) -> None:
     assert is_secret(key) and masked(key, "hunter2") == "***"
 
 
@@ -92,15 +92,15 @@ def test_other_options_are_shown(key: str) -> None:
     assert masked(key, "hunter2") == "hunter2"
 
 
-def test_passwords_in_urls_are_starred_out() -> None:
-    assert options_shown({"url": "postgres://me:hunter2@db/x"}) == {"url": "postgres://me:***@db/x"}
+def test_passwords_in_urls_are_masked() -> None:
+    assert mask_options({"url": "postgres://me:hunter2@db/x"}) == {"url": "postgres://me:***@db/x"}
 
 
 def test_errors_do_not_show_secrets() -> None:
-    bag = Bag("X", given(password="hunter2"))
-    with pytest.raises(Error) as refused:
+    bag = Bag("X", option_list(password="hunter2"))
+    with pytest.raises(Error) as caught:
         bag.integer("password")
-    assert "hunter2" not in str(refused.value) and "'***'" in str(refused.value)
+    assert "hunter2" not in str(caught.value) and "'***'" in str(caught.value)
 
 
 def test_statements_keep_their_length_when_masked() -> None:
@@ -116,25 +116,25 @@ SOURCES = "DATAGEN, FILES, KAFKA, NOTIFY, OUTBOX, POSTGRES or WEBHOOK"
 SINKS = "FILE, FILES, KAFKA, POSTGRES, REDIS, SSE, STDOUT or WEBHOOK"
 
 
-def test_unknown_connectors_are_refused_with_the_nearest() -> None:
-    assert refusal("FILS") == "UNKNOWN_CONNECTOR: there is no connector FILS\n  hint: did you mean FILES?"
-    assert refusal("carrier-pigeon", "sink") == (
+def test_the_error_for_an_unknown_connector_suggests_the_nearest() -> None:
+    assert error_of("FILS") == "UNKNOWN_CONNECTOR: there is no connector FILS\n  hint: did you mean FILES?"
+    assert error_of("carrier-pigeon", "sink") == (
         "UNKNOWN_CONNECTOR: there is no connector carrier-pigeon\n"
         f"  hint: known connectors: {SINKS.replace(' or', ',')}"
     )
 
 
 @pytest.mark.parametrize("kind", ["mysql", "Iceberg"])
-def test_connectors_that_are_not_there_yet_say_so(kind: str) -> None:
+def test_planned_connectors_have_their_own_error(kind: str) -> None:
     name = kind.upper().replace("-", "_")
-    assert refusal(kind) == (f"NOT_SUPPORTED: connector {name} is not built in yet\n  hint: a source can be {SOURCES}")
-    assert refusal(kind, "sink").endswith(f"a sink can be {SINKS}")
+    assert error_of(kind) == (f"NOT_SUPPORTED: connector {name} is not built in yet\n  hint: a source can be {SOURCES}")
+    assert error_of(kind, "sink").endswith(f"a sink can be {SINKS}")
 
 
 def test_a_source_is_not_a_sink() -> None:
-    assert refusal("STDOUT") == f"NOT_SUPPORTED: STDOUT cannot be a source\n  hint: a source can be {SOURCES}"
-    assert refusal("DATAGEN", "sink") == (f"NOT_SUPPORTED: DATAGEN cannot be a sink\n  hint: a sink can be {SINKS}")
+    assert error_of("STDOUT") == f"NOT_SUPPORTED: STDOUT cannot be a source\n  hint: a source can be {SOURCES}"
+    assert error_of("DATAGEN", "sink") == (f"NOT_SUPPORTED: DATAGEN cannot be a sink\n  hint: a sink can be {SINKS}")
 
 
-def test_names_of_other_systems_are_known() -> None:
+def test_connector_names_of_other_systems_are_accepted() -> None:
     assert registry.canonical("filesystem") == "FILES" and registry.canonical("print") == "STDOUT"

@@ -1,4 +1,4 @@
-"""How connectors are found: those that are built in, and those of other packages."""
+"""Looking up connectors: the built-in ones, and those of other packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidegate
-from tests.connectors.streams import ITEMS, given
+from tests.connectors.streams import ITEMS, option_list
 from tidegate.connectors import registry
 from tidegate.connectors.contract import CapturedSource, PolledSource, Sink, SinkAbilities
 from tidegate.errors import Error
@@ -74,7 +74,7 @@ files = tidegate_pigeons:GREETING
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An installed package with connectors, as pip would lay it out."""
+    """An installed package with connectors, with the files that pip writes."""
     (tmp_path / "tidegate_pigeons.py").write_text(MODULE)
     info = tmp_path / "tidegate_pigeons-1.0.dist-info"
     info.mkdir()
@@ -95,32 +95,32 @@ def test_every_built_in_connector_can_be_loaded(kind: str) -> None:
 
 @pytest.mark.usefixtures("package")
 def test_a_source_of_another_package() -> None:
-    made = registry.source("greeting", "items", ITEMS, given(word="hi"))
-    assert isinstance(made, PolledSource) and not isinstance(made, CapturedSource)
-    assert (made.spec.kind, made.spec.relation, made.spec.options) == ("GREETING", "items", {"word": "hi"})
+    source = registry.source("greeting", "items", ITEMS, option_list(word="hi"))
+    assert isinstance(source, PolledSource) and not isinstance(source, CapturedSource)
+    assert (source.spec.kind, source.spec.relation, source.spec.options) == ("GREETING", "items", {"word": "hi"})
 
 
 @pytest.mark.usefixtures("package")
-def test_its_options_are_checked_like_those_of_any_other() -> None:
+def test_options_of_another_package_are_checked() -> None:
     with pytest.raises(Error) as missing:
         registry.source("GREETING", "items", ITEMS, [])
     assert missing.value.message == "GREETING needs option 'word'"
     with pytest.raises(Error) as unknown:
-        registry.source("GREETING", "items", ITEMS, given(word="hi", wrd="x"))
+        registry.source("GREETING", "items", ITEMS, option_list(word="hi", wrd="x"))
     assert unknown.value.message == "GREETING has no option 'wrd'"
     with pytest.raises(Error, match="source items has no columns"):
-        registry.source("GREETING", "items", (), given(word="hi"))
+        registry.source("GREETING", "items", (), option_list(word="hi"))
 
 
 @pytest.mark.usefixtures("package")
 def test_a_sink_of_another_package() -> None:
-    made = registry.sink("carrier-pigeon", "out", ITEMS, given(path="out.txt"))
-    assert isinstance(made, Sink) and made.abilities == SinkAbilities("changelog")
-    assert made.spec.kind == "CARRIER_PIGEON"
+    sink = registry.sink("carrier-pigeon", "out", ITEMS, option_list(path="out.txt"))
+    assert isinstance(sink, Sink) and sink.abilities == SinkAbilities("changelog")
+    assert sink.spec.kind == "CARRIER_PIGEON"
 
 
 @pytest.mark.usefixtures("package")
-def test_they_work_in_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
+def test_connectors_of_another_package_work_in_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     with tidegate.connect(spark=spark) as db:
         db.sql("CREATE TABLE greetings (id BIGINT, word STRING, PRIMARY KEY (id)) FROM GREETING (word = 'hi')")
         db.sql("CREATE VIEW loud AS SELECT id, upper(word) AS word FROM greetings EMIT CHANGES")
@@ -142,9 +142,9 @@ def test_unknown_connectors_are_compared_with_those_of_other_packages() -> None:
 
 @pytest.mark.usefixtures("package")
 def test_a_source_is_not_a_sink() -> None:
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         registry.sink("greeting", "out", ITEMS, [])
-    assert refused.value.message == "GREETING cannot be a sink"
+    assert caught.value.message == "GREETING cannot be a sink"
 
 
 @pytest.mark.usefixtures("package")
@@ -154,10 +154,10 @@ def test_a_package_cannot_replace_a_built_in_connector() -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_entry_points_that_lead_nowhere() -> None:
-    with pytest.raises(Error) as lost:
+def test_broken_entry_points_are_errors() -> None:
+    with pytest.raises(Error) as caught:
         registry.source("lost", "items", ITEMS, [])
-    assert str(lost.value) == (
+    assert str(caught.value) == (
         "UNKNOWN_CONNECTOR: connector LOST cannot be loaded from tidegate_nowhere:LOST\n"
         "  detail: No module named 'tidegate_nowhere'\n"
         "  hint: install or update tidegate-pigeons"
@@ -168,6 +168,6 @@ def test_entry_points_that_lead_nowhere() -> None:
 
 
 def test_without_the_package_there_is_no_such_connector() -> None:
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         registry.source("greeting", "items", ITEMS, [])
-    assert refused.value.message == "there is no connector greeting"
+    assert caught.value.message == "there is no connector greeting"

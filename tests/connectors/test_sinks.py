@@ -1,4 +1,4 @@
-"""What every sink does: each step once, whatever happens in between."""
+"""The contract of all sinks: each step is written exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.connectors.streams import Run, files, given, good
+from tests.connectors.streams import Run, files, good, option_list
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors import registry
 from tidegate.connectors.contract import OutputClosed, Sink, SinkContext
@@ -33,7 +33,7 @@ Change = tuple[str, int, int, Any, Any]
 
 
 def changes(step: int, *rows: tuple[str, int, Any, Any]) -> pa.Table:
-    """(op, weight, item, total) of a step, as a pipeline hands them to a sink."""
+    """The rows (op, weight, item, total) of a step, as a sink receives them."""
     columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
     ops, weights, items, totals = (list(column) for column in columns)
     schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(VIEW)])
@@ -41,11 +41,11 @@ def changes(step: int, *rows: tuple[str, int, Any, Any]) -> pa.Table:
 
 
 def sink(kind: str, columns: Schema = VIEW, **options: str) -> Sink:
-    return registry.sink(kind, "out", columns, given(**options))
+    return registry.sink(kind, "out", columns, option_list(**options))
 
 
-Opened = Callable[[], Sink]
-Written = Callable[[], list[Change]]
+OpenSink = Callable[[], Sink]
+ReadChanges = Callable[[], list[Change]]
 
 
 def read_files(folder: Path, format: str) -> list[Change]:
@@ -67,9 +67,9 @@ def _read(path: Path, format: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Case:
-    """A changelog sink that can be opened again and again, and the lines of JSON or the rows that it has written."""
+    """Creates a changelog sink, and reads the lines of JSON or the rows that it has written."""
 
-    made: Callable[[], Sink]
+    create: Callable[[], Sink]
     lines: Callable[[], list[str]] = list
     rows: Callable[[], list[Change]] | None = None
 
@@ -110,8 +110,8 @@ def redis_case(request: pytest.FixtureRequest, folder: Path) -> Case:
 
     def rows() -> list[Change]:
         with server.client() as client:
-            found = [(entry, json.loads(entry["row"])) for _, entry in client.xrange(folder.name)]
-        return [(e["op"], int(e["weight"]), int(e["step"]), row["item"], row["total"]) for e, row in found]
+            entries = [(entry, json.loads(entry["row"])) for _, entry in client.xrange(folder.name)]
+        return [(e["op"], int(e["weight"]), int(e["step"]), row["item"], row["total"]) for e, row in entries]
 
     return Case(lambda: sink("REDIS", url=server.url(), stream=folder.name), rows=rows)
 
@@ -141,37 +141,37 @@ SERVERS = ("kafka", "redis", "postgres")
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server if name in SERVERS else ()) for name in CASES])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Opened, Written]]:
-    """A changelog sink that can be opened again, and what it has written."""
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[OpenSink, ReadChanges]]:
+    """Two functions: one opens a changelog sink, also repeatedly, the other reads what it has written."""
     folder = tmp_path / f"out-{uuid.uuid4().hex[:8]}"
     folder.mkdir()
-    made = CASES[request.param](request, folder)
+    chosen = CASES[request.param](request, folder)
     sinks: list[Sink] = []
 
-    def opened() -> Sink:
-        sinks.append(made.made())
+    def open_sink() -> Sink:
+        sinks.append(chosen.create())
         sinks[-1].open(SinkContext("out", folder / "own", f"pipeline 1 {folder.name}"))
         return sinks[-1]
 
-    def written() -> list[Change]:
-        if made.rows is not None:
-            return made.rows()
-        rows = [json.loads(line) for line in made.lines()]
+    def read_changes() -> list[Change]:
+        if chosen.rows is not None:
+            return chosen.rows()
+        rows = [json.loads(line) for line in chosen.lines()]
         return [(row["op"], row["weight"], row["step"], row["row"]["item"], row["row"]["total"]) for row in rows]
 
-    yield opened, written
+    yield open_sink, read_changes
     for each in sinks:
         each.close()
 
 
-def test_changes_arrive_with_op_weight_and_step(case: tuple[Opened, Written]) -> None:
-    opened, written = case
-    target = opened()
+def test_changes_arrive_with_op_weight_and_step(case: tuple[OpenSink, ReadChanges]) -> None:
+    open_sink, read_changes = case
+    target = open_sink()
     assert target.abilities.accepts == "changelog"
     target.write(3, changes(3, ("+I", 1, "pen", 5), ("+I", 2, None, None)))
     target.write(5, changes(5, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6)))
     target.close()
-    assert written() == [
+    assert read_changes() == [
         ("+I", 1, 3, "pen", 5),
         ("+I", 2, 3, None, None),
         ("-U", -1, 5, "pen", 5),
@@ -179,31 +179,31 @@ def test_changes_arrive_with_op_weight_and_step(case: tuple[Opened, Written]) ->
     ]
 
 
-def test_a_repeated_step_is_there_once(case: tuple[Opened, Written]) -> None:
-    opened, written = case
-    target = opened()
+def test_a_repeated_step_is_written_once(case: tuple[OpenSink, ReadChanges]) -> None:
+    open_sink, read_changes = case
+    target = open_sink()
     target.write(1, changes(1, ("+I", 1, "pen", 1)))
     target.write(2, changes(2, ("+I", 1, "ink", 2)))
     target.write(2, changes(2, ("+I", 1, "ink", 2)))
-    again = opened()
+    again = open_sink()
     again.write(2, changes(2, ("+I", 1, "ink", 2)))
-    assert written() == [("+I", 1, 1, "pen", 1), ("+I", 1, 2, "ink", 2)]
+    assert read_changes() == [("+I", 1, 1, "pen", 1), ("+I", 1, 2, "ink", 2)]
 
 
-def test_the_last_step_is_remembered(case: tuple[Opened, Written]) -> None:
-    opened, _ = case
-    target = opened()
+def test_the_last_step_is_remembered(case: tuple[OpenSink, ReadChanges]) -> None:
+    open_sink, _ = case
+    target = open_sink()
     assert target.last_step() is None
     target.write(4, changes(4, ("+I", 1, "pen", 1)))
     assert target.last_step() == 4
     target.close()
-    assert opened().last_step() == 4
+    assert open_sink().last_step() == 4
 
 
-def test_a_step_without_changes_writes_nothing(case: tuple[Opened, Written]) -> None:
-    opened, written = case
-    opened().write(1, changes(1))
-    assert written() == []
+def test_a_step_without_changes_writes_nothing(case: tuple[OpenSink, ReadChanges]) -> None:
+    open_sink, read_changes = case
+    open_sink().write(1, changes(1))
+    assert read_changes() == []
 
 
 NEEDED: dict[str, dict[str, str]] = {
@@ -217,17 +217,17 @@ NEEDED: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", NEEDED)
-def test_unknown_options_are_refused(kind: str) -> None:
-    with pytest.raises(Error) as refused:
-        registry.sink(kind, "out", VIEW, [*given(**NEEDED[kind]), ("fromat", "x", Span(3, 9))])
-    assert refused.value.code == "UNKNOWN_OPTION" and refused.value.span == Span(3, 9)
-    assert refused.value.hint == "did you mean format?"
+def test_unknown_options_are_rejected(kind: str) -> None:
+    with pytest.raises(Error) as caught:
+        registry.sink(kind, "out", VIEW, [*option_list(**NEEDED[kind]), ("fromat", "x", Span(3, 9))])
+    assert caught.value.code == "UNKNOWN_OPTION" and caught.value.span == Span(3, 9)
+    assert caught.value.hint == "did you mean format?"
 
 
-def test_unknown_formats_are_refused() -> None:
-    with pytest.raises(Error) as refused:
+def test_unknown_formats_are_rejected() -> None:
+    with pytest.raises(Error) as caught:
         sink("STDOUT", format="xml")
-    assert str(refused.value) == "UNKNOWN_FORMAT: STDOUT has no format xml\n  hint: known formats: json, ops"
+    assert str(caught.value) == "UNKNOWN_FORMAT: STDOUT has no format xml\n  hint: known formats: json, ops"
 
 
 def test_appended_files_have_the_columns_only(tmp_path: Path) -> None:
@@ -240,12 +240,12 @@ def test_appended_files_have_the_columns_only(tmp_path: Path) -> None:
     assert rows == [{"item": "pen", "total": 5}, {"item": "pen", "total": 5}, {"item": "ink", "total": 6}]
 
 
-def test_rows_taken_back_cannot_be_appended(tmp_path: Path) -> None:
+def test_retractions_cannot_be_appended(tmp_path: Path) -> None:
     target = sink("FILES", path=str(tmp_path))
     target.open(SinkContext("out", tmp_path, "pipeline 1"))
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         target.write(7, changes(7, ("-D", -1, "pen", 5)))
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         "SINK_CANNOT_TAKE: sink out appends rows, but step 7 takes rows back\n  hint: write mode = 'changelog'"
     )
 
@@ -255,20 +255,22 @@ def test_files_are_never_seen_half_written(tmp_path: Path, monkeypatch: pytest.M
     """Readers of a folder ignore names that begin with a dot or an underscore, as Spark does."""
     target = sink("FILES", path=str(tmp_path), format=format)
     target.open(SinkContext("out", tmp_path, "pipeline 1"))
-    seen: list[list[str]] = []
+    listings: list[list[str]] = []
     replace = __import__("os").replace
-    monkeypatch.setattr("os.replace", lambda *a: (seen.append([p.name for p in tmp_path.glob("[!_.]*")]), replace(*a)))
+    monkeypatch.setattr(
+        "os.replace", lambda *a: (listings.append([p.name for p in tmp_path.glob("[!_.]*")]), replace(*a))
+    )
     target.write(1, changes(1, ("+I", 1, "pen", 5)))
-    assert seen == [[]] and [p.name for p in tmp_path.glob("[!_.]*")] == [f"out-000000000001.{format}"]
+    assert listings == [[]] and [p.name for p in tmp_path.glob("[!_.]*")] == [f"out-000000000001.{format}"]
 
 
-def test_a_folder_of_another_pipeline_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_pipeline_is_rejected(tmp_path: Path) -> None:
     first = sink("FILES", path=str(tmp_path))
     first.open(SinkContext("out", tmp_path, "pipeline 1"))
     first.write(500, changes(500, ("+I", 1, "pen", 5)))
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         sink("FILES", path=str(tmp_path)).open(SinkContext("out", tmp_path, "pipeline 2"))
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         f"INVALID_OPTION: folder {tmp_path} holds files of another sink named out\n"
         "  hint: choose another path, or empty the folder"
     )
@@ -277,7 +279,19 @@ def test_a_folder_of_another_pipeline_is_refused(tmp_path: Path) -> None:
     assert other.last_step() is None
 
 
-def test_a_terminal_of_another_pipeline_starts_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_owner_marker_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    target = sink("FILES", path=str(tmp_path / "out"))
+    target.open(SinkContext("out", tmp_path, "pipeline 1"))
+    [marker] = (tmp_path / "out").iterdir()
+    marker.write_bytes(marker.read_bytes().replace(b"pipeline 1", b"pipeline 2"))
+    with pytest.raises(Error) as caught:
+        target.open(SinkContext("out", tmp_path, "pipeline 2"))
+    assert (caught.value.code, str(marker) in caught.value.message) == ("FOLDER_DAMAGED", True)
+
+
+def test_stdout_of_another_pipeline_starts_from_the_beginning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for owner in ("pipeline 1", "pipeline 2"):
         target = sink("STDOUT")
         target.open(SinkContext("out", tmp_path, owner))
@@ -285,7 +299,7 @@ def test_a_terminal_of_another_pipeline_starts_anew(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().out == "     1  +I  pen | 5\n" * 2
 
 
-def test_a_reader_that_has_gone_ends_it_and_the_step_is_not_counted(
+def test_a_closed_pipe_ends_the_sink_and_the_step_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
@@ -307,27 +321,29 @@ def test_op_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "    12  -D  NULL | 5  x2\n    12  +I  pen | 6\n"
 
 
-def test_events_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_printed_without_an_envelope(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     event = Event("1", "pgcdc:orders", "INSERT", '{"row":{"id":7}}', "shop", 1_714_564_803_250_000)
     head = {"op": ["+I"], "weight": [2], "step": [4]}
     rows = rows_of([event])
     table = pa.table([*head.values(), *rows.columns], names=[*head, *rows.column_names])
     for format in (None, "ops"):
-        target = registry.sink("STDOUT", "out", EVENTS.columns, given(), format, reads=BUS)
+        target = registry.sink("STDOUT", "out", EVENTS.columns, option_list(), format, reads=BUS)
         target.open(SinkContext("out", tmp_path, f"pipeline {format}"))
         target.write(4, table)
     line = (
         '{"id":"1","channel":"pgcdc:orders","operation":"INSERT","payload":{"row":{"id":7}},"source":"shop",'
         '"created_at":"2024-05-01T12:00:03.25Z","transaction":null}\n'
     )
-    shown = '     4  +I  1 | pgcdc:orders | INSERT | {"row":{"id":7}} | shop | 2024-05-01 12:00:03.25 | NULL  x2\n'
-    assert capsys.readouterr().out == line * 2 + shown
+    line_of_ops = (
+        '     4  +I  1 | pgcdc:orders | INSERT | {"row":{"id":7}} | shop | 2024-05-01 12:00:03.25 | NULL  x2\n'
+    )
+    assert capsys.readouterr().out == line * 2 + line_of_ops
 
 
 def test_a_column_named_op_cannot_be_in_a_changelog(tmp_path: Path) -> None:
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         sink("FILES", (Column("Op", "string"),), path=str(tmp_path), mode="changelog")
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         "INVALID_OPTION: mode 'changelog' adds the columns op, weight and step, but there is a column Op already\n"
         "  hint: rename Op in a view on it"
     )
@@ -359,7 +375,7 @@ def test_what_was_written_can_be_read_as_a_source(spark: SparkSession, tmp_path:
     assert good(Run(spark, source, tmp_path).step(), EVERYTHING) == [tuple(expected), (None,) * 6]
 
 
-def test_json_says_what_it_cannot_say_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_without_a_json_form_are_written_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = (
         Column("n", "double"),
         Column("raw", "binary"),

@@ -1,4 +1,4 @@
-"""What every source does, whatever it reads from."""
+"""The contract of all stream sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.connectors.streams import ITEMS, Run, bad, files, given, good, through_json
+from tests.connectors.streams import ITEMS, Run, bad, files, good, option_list, through_json
 from tests.servers import Broker
 from tidegate.connectors import registry
 from tidegate.connectors.contract import Partitioned, StreamSource
@@ -47,7 +47,7 @@ def write_json(folder: Path, rows: Rows) -> None:
 
 @dataclass
 class Case:
-    """A source, and the rows it has by now. `more()` gives it further ones, and says which."""
+    """A source; `more()` adds rows to it and returns them."""
 
     source: StreamSource
     more: Callable[[], Rows]
@@ -55,11 +55,11 @@ class Case:
 
 def files_case(format: str, write: Callable[[Path, Rows], None]) -> Callable[[Path], Case]:
     def make(folder: Path) -> Case:
-        given_rows: Rows = []
+        rows_so_far: Rows = []
 
         def more() -> Rows:
-            new = [item(len(given_rows) + i) for i in range(3)]
-            given_rows.extend(new)
+            new = [item(len(rows_so_far) + i) for i in range(3)]
+            rows_so_far.extend(new)
             write(folder, new)
             return new
 
@@ -69,8 +69,8 @@ def files_case(format: str, write: Callable[[Path, Rows], None]) -> Callable[[Pa
 
 
 def datagen_case(folder: Path) -> Case:
-    """Generated rows are all there at once, so nothing more comes after the first step."""
-    options = given(rows="5", **{"fields.id.kind": "sequence", "fields.id.start": "0"})
+    """All rows are generated in the first step, so there are no more rows later."""
+    options = option_list(rows="5", **{"fields.id.kind": "sequence", "fields.id.start": "0"})
     source = registry.source("DATAGEN", "items", ITEMS, options)
     calls: Rows = []
 
@@ -81,24 +81,24 @@ def datagen_case(folder: Path) -> Case:
     from tidegate.connectors.datagen.source import DatagenSource, rows_between
 
     assert isinstance(source, DatagenSource)
-    made = rows_between(source.plan, 0, 5).to_pylist()
-    expected = [(r["id"], r["name"], r["price"], r["ts"].replace(tzinfo=None)) for r in made]
+    generated = rows_between(source.plan, 0, 5).to_pylist()
+    expected = [(r["id"], r["name"], r["price"], r["ts"].replace(tzinfo=None)) for r in generated]
     return Case(source, more)
 
 
 def kafka_case(folder: Path, broker: Broker) -> Case:
     """Records as JSON in a topic."""
     name = broker.create_topic(f"items-{uuid.uuid4().hex[:8]}")
-    given_rows: Rows = []
+    rows_so_far: Rows = []
 
     def more() -> Rows:
-        new = [item(len(given_rows) + i) for i in range(3)]
-        given_rows.extend(new)
+        new = [item(len(rows_so_far) + i) for i in range(3)]
+        rows_so_far.extend(new)
         texts = [json.dumps(dict(zip((c.name for c in ITEMS), row, strict=True)), default=str) for row in new]
         broker.produce(name, [(None, text.encode()) for text in texts])
         return new
 
-    return Case(registry.source("KAFKA", "items", ITEMS, given(brokers=broker.address, topic=name)), more)
+    return Case(registry.source("KAFKA", "items", ITEMS, option_list(brokers=broker.address, topic=name)), more)
 
 
 CASES = {
@@ -136,7 +136,7 @@ def test_the_frame_has_the_columns_and_four_more(spark: SparkSession, case: Case
     ]
 
 
-def test_every_row_comes_once_and_in_order(spark: SparkSession, case: Case, tmp_path: Path) -> None:
+def test_every_row_arrives_once_and_in_order(spark: SparkSession, case: Case, tmp_path: Path) -> None:
     run = Run(spark, case.source, tmp_path)
     first = case.more()
     rows = run.step()
@@ -146,14 +146,14 @@ def test_every_row_comes_once_and_in_order(spark: SparkSession, case: Case, tmp_
     assert good(run.step()) == [] and good(Run(spark, case.source, tmp_path / "again").step()) == first
 
 
-def test_a_restart_goes_on_where_it_was(spark: SparkSession, case: Case, tmp_path: Path) -> None:
+def test_a_restart_continues_at_its_offsets(spark: SparkSession, case: Case, tmp_path: Path) -> None:
     case.more()
     Run(spark, case.source, tmp_path).step()
     second = case.more()
     assert good(Run(spark, case.source, tmp_path).step()) == second
 
 
-def test_a_new_checkpoint_goes_on_from_the_position(spark: SparkSession, case: Case, tmp_path: Path) -> None:
+def test_a_new_checkpoint_continues_at_the_position(spark: SparkSession, case: Case, tmp_path: Path) -> None:
     old = Run(spark, case.source, tmp_path / "1")
     case.more()
     old.step()
@@ -189,11 +189,11 @@ def test_errors_alone_can_be_read(spark: SparkSession, case: Case, tmp_path: Pat
     )
 
 
-def test_it_ends_by_itself(case: Case) -> None:
+def test_the_source_is_bounded(case: Case) -> None:
     assert case.source.bounded
 
 
-def test_a_failure_that_is_not_its_own_is_left_alone(case: Case) -> None:
+def test_a_failure_of_something_else_is_not_explained(case: Case) -> None:
     assert case.source.failure("java.lang.OutOfMemoryError") is None
 
 
@@ -205,9 +205,9 @@ def test_a_failure_that_is_not_its_own_is_left_alone(case: Case) -> None:
         ("KAFKA", {"brokers": "a:1", "topic": "a"}),
     ],
 )
-def test_unknown_options_are_refused(kind: str, options: dict[str, str]) -> None:
-    with pytest.raises(Error) as refused:
-        registry.source(kind, "items", ITEMS, [*given(**options), ("hedaer", "x", Span(3, 9))])
-    assert (refused.value.code, refused.value.span) == ("UNKNOWN_OPTION", Span(3, 9))
-    assert refused.value.message == f"{kind} has no option 'hedaer'"
-    assert (refused.value.detail or "").startswith(f"options of {kind}: ")
+def test_unknown_options_are_rejected(kind: str, options: dict[str, str]) -> None:
+    with pytest.raises(Error) as caught:
+        registry.source(kind, "items", ITEMS, [*option_list(**options), ("hedaer", "x", Span(3, 9))])
+    assert (caught.value.code, caught.value.span) == ("UNKNOWN_OPTION", Span(3, 9))
+    assert caught.value.message == f"{kind} has no option 'hedaer'"
+    assert (caught.value.detail or "").startswith(f"options of {kind}: ")

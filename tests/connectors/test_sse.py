@@ -1,4 +1,4 @@
-"""`INTO SSE`: clients over real connections, which come, go, lag and come back."""
+"""`INTO SSE`: clients over real connections that connect, disconnect, lag and resume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidegate.formats.events import Event
 
 @dataclass
 class Log:
-    """The step log, as far as a sink sees it: steps below `first` are gone."""
+    """The part of the step log that a sink uses; steps below `first` have been removed."""
 
     steps: dict[int, pa.Table] = field(default_factory=dict)
     first: int = 1
@@ -46,16 +46,16 @@ class Log:
         sink.write(step, table)
 
 
-def built(events: bool = False, **options: str) -> SseSink:
-    given = {"port": "0"} | options
-    bag = Bag("SSE", [(name, text, None) for name, text in given.items()])
-    spec = SinkSpec("SSE", "out", EVENTS.columns if events else VIEW, given, reads=BUS if events else "totals")
+def build_sink(events: bool = False, **options: str) -> SseSink:
+    all_options = {"port": "0"} | options
+    bag = Bag("SSE", [(name, text, None) for name, text in all_options.items()])
+    spec = SinkSpec("SSE", "out", EVENTS.columns if events else VIEW, all_options, reads=BUS if events else "totals")
     sink = SseSink.build(spec, bag)
     bag.finish()
     return sink
 
 
-Opened = Callable[..., SseSink]
+OpenSink = Callable[..., SseSink]
 
 
 @pytest.fixture
@@ -64,21 +64,21 @@ def log() -> Log:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, log: Log) -> Iterator[Opened]:
-    made: list[SseSink] = []
+def open_sink(tmp_path: Path, log: Log) -> Iterator[OpenSink]:
+    sinks: list[SseSink] = []
 
     def open(owner: str = "db#out#0", **options: Any) -> SseSink:
-        made.append(built(**options))
-        made[-1].open(SinkContext("out", tmp_path / "out", owner, log.replay))
-        return made[-1]
+        sinks.append(build_sink(**options))
+        sinks[-1].open(SinkContext("out", tmp_path / "out", owner, log.replay))
+        return sinks[-1]
 
     yield open
-    for sink in made:
+    for sink in sinks:
         sink.close()
 
 
 class Client:
-    """Reads a stream by the rules of the standard: fields, then an empty line."""
+    """Reads a stream as the standard defines it: fields, then an empty line."""
 
     def __init__(self, sink: SseSink, query: str = "", path: str = "/events", method: str = "GET", **headers: str):
         assert sink.port is not None
@@ -95,37 +95,37 @@ class Client:
 
     def block(self) -> dict[str, str] | None:
         """The fields up to the next empty line; None at the end of the stream."""
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         while line := self.answer.readline().decode():
             if line == "\n":
-                self.last_id = found.get("id", self.last_id)
-                return found
+                self.last_id = fields.get("id", self.last_id)
+                return fields
             if line.startswith(":"):
                 self.comments += 1
             else:
                 name, _, value = line.rstrip("\n").partition(": ")
-                found[name] = value
+                fields[name] = value
         return None
 
     def events(self, count: int) -> list[tuple[str, str, Any]]:
-        """So many events: id, name, data."""
-        found: list[tuple[str, str, Any]] = []
-        while len(found) < count:
+        """Reads `count` events: id, name and data."""
+        received: list[tuple[str, str, Any]] = []
+        while len(received) < count:
             block = self.block()
-            assert block is not None, f"the stream ended after {found}"
+            assert block is not None, f"the stream ended after {received}"
             if "data" in block:
-                found.append((block["id"], block["event"], json.loads(block["data"])))
-        return found
+                received.append((block["id"], block["event"], json.loads(block["data"])))
+        return received
 
     def ids(self, count: int) -> list[str]:
         return [id for id, _, _ in self.events(count)]
 
     def ready(self) -> Client:
-        """Waits until the stream has begun: what is written from now on comes."""
+        """Waits until the stream has started, so that it receives everything that is written from now on."""
         assert self.block() is not None
         return self
 
-    def said(self) -> Any:
+    def json(self) -> Any:
         return json.loads(self.answer.read())
 
     def close(self) -> None:
@@ -137,8 +137,8 @@ def order(id: str, channel: str) -> Event:
     return Event(id, channel, "INSERT", '{"row":{"id":1}}', "pg", 0)
 
 
-def test_changes_come_as_events_with_ids(opened: Opened) -> None:
-    sink = opened()
+def test_changes_are_sent_as_events_with_ids(open_sink: OpenSink) -> None:
+    sink = open_sink()
     assert sink.abilities.accepts == "changelog"
     client = Client(sink).ready()
     assert (client.status, client.answer.headers["Content-Type"]) == (200, "text/event-stream")
@@ -153,8 +153,8 @@ def test_changes_come_as_events_with_ids(opened: Opened) -> None:
     assert client.ids(1) == ["5-0"]
 
 
-def test_events_of_the_bus_have_the_name_of_their_channel(opened: Opened) -> None:
-    sink = opened(events=True)
+def test_events_of_the_bus_have_the_name_of_their_channel(open_sink: OpenSink) -> None:
+    sink = open_sink(events=True)
     all_of_them, orders = Client(sink).ready(), Client(sink, "?channels=pgcdc:orders*,other?").ready()
     sink.write(1, of_bus(1, order("a", "pgcdc:users"), order("b", "pgcdc:orders_eu"), order("c", "other")))
     sink.write(2, of_bus(2, order("d", "other1"), order("e", "pgcdc:orders")))
@@ -165,17 +165,17 @@ def test_events_of_the_bus_have_the_name_of_their_channel(opened: Opened) -> Non
         ("2-0", "other1"),
         ("2-1", "pgcdc:orders"),
     ]
-    found = orders.events(3)
-    assert [(id, name) for id, name, _ in found] == [
+    received = orders.events(3)
+    assert [(id, name) for id, name, _ in received] == [
         ("1-1", "pgcdc:orders_eu"),
         ("2-0", "other1"),
         ("2-1", "pgcdc:orders"),
     ]
-    assert (found[0][2]["id"], found[0][2]["payload"]) == ("b", {"row": {"id": 1}})
+    assert (received[0][2]["id"], received[0][2]["payload"]) == ("b", {"row": {"id": 1}})
 
 
-def test_a_client_goes_on_just_where_it_was(opened: Opened) -> None:
-    sink = opened()
+def test_a_client_continues_after_its_last_event_id(open_sink: OpenSink) -> None:
+    sink = open_sink()
     for step in range(1, 5):
         sink.write(step, numbered(step, 3))
     assert Client(sink, Last_Event_ID="2-1").ids(7) == ["2-2", "3-0", "3-1", "3-2", "4-0", "4-1", "4-2"]
@@ -184,8 +184,8 @@ def test_a_client_goes_on_just_where_it_was(opened: Opened) -> None:
     assert len(Client(sink, "?after=0").ids(12)) == 12
 
 
-def test_what_is_no_longer_in_memory_comes_from_the_step_log(opened: Opened, log: Log) -> None:
-    sink = opened(keep="4")
+def test_events_that_left_memory_are_read_from_the_step_log(open_sink: OpenSink, log: Log) -> None:
+    sink = open_sink(keep="4")
     for step in range(1, 6):
         log.write(sink, step, numbered(step, 3))
     every = [f"{step}-{number}" for step in range(1, 6) for number in range(3)]
@@ -196,19 +196,19 @@ def test_what_is_no_longer_in_memory_comes_from_the_step_log(opened: Opened, log
     assert Client(sink, "?after=0").ids(15) == every
 
 
-def test_a_restart_loses_nothing(opened: Opened, log: Log) -> None:
-    first = opened()
+def test_a_restart_loses_nothing(open_sink: OpenSink, log: Log) -> None:
+    first = open_sink()
     client = Client(first).ready()
     log.write(first, 1, numbered(1, 2))
     assert client.ids(1) == ["1-0"]
     first.close()
-    log.write(second := opened(), 2, numbered(2, 2))
+    log.write(second := open_sink(), 2, numbered(2, 2))
     assert second.last_step() == 2
     assert Client(second, Last_Event_ID=client.last_id).ids(3) == ["1-1", "2-0", "2-1"]
 
 
-def test_a_client_that_had_no_event_yet_comes_back_to_its_place(opened: Opened, log: Log) -> None:
-    sink = opened()
+def test_a_client_without_an_event_yet_resumes_at_its_position(open_sink: OpenSink, log: Log) -> None:
+    sink = open_sink()
     log.write(sink, 1, numbered(1, 2))
     client = Client(sink).ready()
     assert client.last_id == "1-1"
@@ -216,19 +216,19 @@ def test_a_client_that_had_no_event_yet_comes_back_to_its_place(opened: Opened, 
     log.write(sink, 2, numbered(2, 1))
     assert Client(sink, Last_Event_ID="1-1").ids(1) == ["2-0"]
     sink.close()
-    later = Client(again := opened()).ready()
+    later = Client(again := open_sink()).ready()
     assert later.last_id == "2"
     log.write(again, 3, numbered(3, 1))
     again.close()
-    assert Client(opened(), Last_Event_ID="2").ids(1) == ["3-0"]
+    assert Client(open_sink(), Last_Event_ID="2").ids(1) == ["3-0"]
 
 
-def test_a_step_that_the_sink_has_not_applied_is_not_shown(opened: Opened, log: Log) -> None:
-    """The log may have a step that is taken back before it is committed."""
-    log.write(sink := opened(), 1, numbered(1, 2))
+def test_a_step_that_the_sink_has_not_applied_is_not_sent(open_sink: OpenSink, log: Log) -> None:
+    """The log may contain a step that was not committed and is computed again."""
+    log.write(sink := open_sink(), 1, numbered(1, 2))
     sink.close()
     log.steps[2] = numbered(2, 5)
-    again = opened()
+    again = open_sink()
     client = Client(again, Last_Event_ID="1-0")
     assert client.ids(1) == ["1-1"]
     log.write(again, 2, numbered(2, 1))
@@ -237,24 +237,24 @@ def test_a_step_that_the_sink_has_not_applied_is_not_shown(opened: Opened, log: 
     assert client.ids(1) == ["3-0"]
 
 
-def test_what_is_gone_for_good_is_told(opened: Opened, log: Log) -> None:
-    sink = opened(keep="2")
+def test_lost_events_are_reported_as_a_gap(open_sink: OpenSink, log: Log) -> None:
+    sink = open_sink(keep="2")
     for step in range(1, 7):
         log.write(sink, step, numbered(step, 1))
     log.first = 4
-    lost = ("3", "gap", {"after": "2-0", "goes_on_after": "3"})
+    gap = ("3", "gap", {"after": "2-0", "goes_on_after": "3"})
     assert [(id, name) for id, name, _ in Client(sink, Last_Event_ID="4-0").events(2)] == [("5-0", "+I"), ("6-0", "+I")]
-    found = Client(sink, Last_Event_ID="2-0").events(4)
-    assert found[0] == lost
-    assert [id for id, _, _ in found[1:]] == ["4-0", "5-0", "6-0"]
+    received = Client(sink, Last_Event_ID="2-0").events(4)
+    assert received[0] == gap
+    assert [id for id, _, _ in received[1:]] == ["4-0", "5-0", "6-0"]
     log.first = 7
     assert Client(sink, Last_Event_ID="2-0").events(2)[0] == (
         "4-0", "gap", {"after": "2-0", "goes_on_after": "4-0"}
     )  # fmt: skip
 
 
-def test_an_id_of_another_database_is_told(opened: Opened) -> None:
-    sink = opened()
+def test_an_id_of_another_database_is_reported_as_a_gap(open_sink: OpenSink) -> None:
+    sink = open_sink()
     sink.write(1, numbered(1, 1))
     client = Client(sink, Last_Event_ID="99-3")
     assert client.events(1) == [("1-0", "gap", {"after": "99-3", "goes_on_after": "1-0"})]
@@ -262,82 +262,85 @@ def test_an_id_of_another_database_is_told(opened: Opened) -> None:
     assert client.ids(1) == ["2-0"]
 
 
-def test_many_clients_get_all_and_one_that_does_not_read_holds_up_nobody(opened: Opened, log: Log) -> None:
-    sink = opened(keep="100")
+def test_a_client_that_does_not_read_does_not_delay_others(open_sink: OpenSink, log: Log) -> None:
+    sink = open_sink(keep="100")
     lazy = Client(sink).ready()
     clients = [Client(sink).ready() for _ in range(10)]
     expected = [f"{step}-{number}" for step in range(1, 31) for number in range(40)]
-    found: list[list[str]] = [[] for _ in clients]
+    ids: list[list[str]] = [[] for _ in clients]
 
-    def read(place: int) -> None:
-        found[place] = clients[place].ids(len(expected))
+    def read_ids(index: int) -> None:
+        ids[index] = clients[index].ids(len(expected))
 
-    threads = [threading.Thread(target=read, args=(place,)) for place in range(len(clients))]
+    threads = [threading.Thread(target=read_ids, args=(index,)) for index in range(len(clients))]
     for thread in threads:
         thread.start()
     for step in range(1, 31):
         log.write(sink, step, numbered(step, 40))
     for thread in threads:
         thread.join(60)
-    assert found == [expected] * len(clients)
+    assert ids == [expected] * len(clients)
     assert lazy.ids(len(expected)) == expected
 
 
-def test_a_quiet_stream_has_heartbeats(opened: Opened) -> None:
-    client = Client(opened(heartbeat="20ms")).ready()
+def test_a_quiet_stream_has_heartbeats(open_sink: OpenSink) -> None:
+    client = Client(open_sink(heartbeat="20ms")).ready()
     for _ in range(3):
         assert client.block() == {}
     assert client.comments == 3
 
 
-def test_a_client_that_filters_keeps_its_place_up_to_date(opened: Opened) -> None:
-    sink = opened(events=True, heartbeat="20ms")
+def test_a_client_with_a_filter_advances_its_position(open_sink: OpenSink) -> None:
+    sink = open_sink(events=True, heartbeat="20ms")
     client = Client(sink, "?channels=none").ready()
     sink.write(1, of_bus(1, order("a", "some")))
     while client.last_id != "1-0":
         assert "data" not in (client.block() or {})
 
 
-def test_a_token_is_needed(opened: Opened) -> None:
-    sink = opened(token="s3cret")
+def test_a_token_is_required(open_sink: OpenSink) -> None:
+    sink = open_sink(token="s3cret")
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}):
         client = Client(sink, **headers)
-        assert (client.status, client.said()) == (401, {"error": "a bearer token is needed"})
+        assert (client.status, client.json()) == (401, {"error": "a bearer token is needed"})
         assert client.answer.headers["WWW-Authenticate"] == "Bearer"
     assert Client(sink, Authorization="Bearer s3cret").ready().status == 200
     health = Client(sink, path="/health")
-    assert (health.status, health.said()) == (200, {"status": "ok", "step": None})
+    assert (health.status, health.json()) == (200, {"status": "ok", "step": None})
 
 
-def test_requests_that_are_refused(opened: Opened) -> None:
-    sink = opened(max_clients="1")
+def test_requests_that_are_rejected(open_sink: OpenSink) -> None:
+    sink = open_sink(max_clients="1")
     bad = Client(sink, Last_Event_ID="abc")
-    assert (bad.status, bad.said()) == (400, {"error": "an event id is like 12-0, not abc"})
+    assert (bad.status, bad.json()) == (400, {"error": "an event id is like 12-0, not abc"})
     filtered = Client(sink, "?channels=x")
-    assert (filtered.status, filtered.said()) == (400, {"error": "only events of the bus have channels"})
+    assert (filtered.status, filtered.json()) == (400, {"error": "only events of the bus have channels"})
     elsewhere = Client(sink, path="/")
-    assert (elsewhere.status, elsewhere.said()) == (404, {"error": "events are at /events"})
-    posted = Client(sink, method="POST")
-    assert (posted.status, posted.said()) == (405, {"error": "/events takes GET or OPTIONS"})
+    assert (elsewhere.status, elsewhere.json()) == (404, {"error": "events are at /events"})
+    post = Client(sink, method="POST")
+    assert (post.status, post.json()) == (405, {"error": "/events takes GET or OPTIONS"})
     first = Client(sink).ready()
     second = Client(sink)
-    assert (second.status, second.said()) == (503, {"error": "too many clients"})
+    assert (second.status, second.json()) == (503, {"error": "too many clients"})
     assert first.status == 200
 
 
-def test_other_origins_are_let_in_if_told_so(opened: Opened) -> None:
-    sink = opened(cors="https://app.example.com", token="t")
-    asked = Client(sink, method="OPTIONS")
-    assert asked.status == 200
-    assert asked.answer.headers["Access-Control-Allow-Origin"] == "https://app.example.com"
-    assert "Authorization" in asked.answer.headers["Access-Control-Allow-Headers"]
-    refused = Client(sink)
-    assert (refused.status, refused.answer.headers["Access-Control-Allow-Origin"]) == (401, "https://app.example.com")
-    assert "Access-Control-Allow-Origin" not in Client(opened()).answer.headers
+def test_other_origins_are_allowed_by_cors(open_sink: OpenSink) -> None:
+    sink = open_sink(cors="https://app.example.com", token="t")
+    preflight = Client(sink, method="OPTIONS")
+    assert preflight.status == 200
+    assert preflight.answer.headers["Access-Control-Allow-Origin"] == "https://app.example.com"
+    assert "Authorization" in preflight.answer.headers["Access-Control-Allow-Headers"]
+    unauthorized = Client(sink)
+    assert (unauthorized.status, unauthorized.answer.headers["Access-Control-Allow-Origin"]) == (
+        401,
+        "https://app.example.com",
+    )
+    assert "Access-Control-Allow-Origin" not in Client(open_sink()).answer.headers
 
 
-def test_streams_end_with_the_sink(opened: Opened) -> None:
-    sink = opened()
+def test_streams_end_with_the_sink(open_sink: OpenSink) -> None:
+    sink = open_sink()
     port, client = sink.port or 0, Client(sink).ready()
     sink.close()
     assert client.block() is None
@@ -346,23 +349,23 @@ def test_streams_end_with_the_sink(opened: Opened) -> None:
     assert sink.port is None
 
 
-def test_a_client_that_leaves_makes_room(opened: Opened) -> None:
-    sink = opened(max_clients="1", heartbeat="20ms")
+def test_a_client_that_disconnects_frees_its_slot(open_sink: OpenSink) -> None:
+    sink = open_sink(max_clients="1", heartbeat="20ms")
     Client(sink).ready().close()
     wait_until(lambda: Client(sink).status == 200, "room for another client")
 
 
-def test_a_port_that_is_taken(opened: Opened) -> None:
-    port = opened().port
-    with pytest.raises(Error) as refused:
-        opened(port=str(port))
-    assert refused.value.message == f"port {port} of 127.0.0.1 is in use"
+def test_a_port_in_use_is_an_error(open_sink: OpenSink) -> None:
+    port = open_sink().port
+    with pytest.raises(Error) as caught:
+        open_sink(port=str(port))
+    assert caught.value.message == f"port {port} of 127.0.0.1 is in use"
 
 
-def test_a_port_can_be_chosen_and_used_again(opened: Opened) -> None:
+def test_a_port_can_be_chosen_and_used_again(open_sink: OpenSink) -> None:
     port = free_port()
     for _ in range(2):
-        sink = opened(port=str(port))
+        sink = open_sink(port=str(port))
         assert Client(sink).ready().status == 200
         sink.close()
 
@@ -379,13 +382,13 @@ def test_a_port_can_be_chosen_and_used_again(opened: Opened) -> None:
         ({"keep": "0"}, "option 'keep' cannot be '0'"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, str], message: str) -> None:
-    with pytest.raises(Error) as refused:
-        built(**options)
-    assert refused.value.message == message
+def test_invalid_options(options: dict[str, str], message: str) -> None:
+    with pytest.raises(Error) as caught:
+        build_sink(**options)
+    assert caught.value.message == message
 
 
-def test_a_hub_tells_who_is_behind() -> None:
+def test_a_hub_raises_behind_for_ids_that_it_no_longer_holds() -> None:
     hub = Hub(2, EventId.end_of(3))
     assert (str(hub.last), hub.after(EventId.end_of(3), 5)) == ("3", [])
     with pytest.raises(Behind):
@@ -398,7 +401,7 @@ def test_a_hub_tells_who_is_behind() -> None:
         hub.after(EventId.end_of(3), 5)
 
 
-def test_places_as_text() -> None:
+def test_positions_as_text() -> None:
     assert [EventId.parse(text) for text in ("12-3", "12", "x", "1-", "-1", "")] == [
         EventId(12, 3), EventId.end_of(12), None, None, None, None
     ]  # fmt: skip
@@ -406,8 +409,8 @@ def test_places_as_text() -> None:
 
 
 def test_patterns() -> None:
-    found = pattern("a*, b?c")
-    assert [bool(found.fullmatch(name)) for name in ("a", "a.b", "bxc", "b.c.d", "xa")] == [True] * 3 + [False] * 2
+    regex = pattern("a*, b?c")
+    assert [bool(regex.fullmatch(name)) for name in ("a", "a.b", "bxc", "b.c.d", "xa")] == [True] * 3 + [False] * 2
 
 
 NODE = """
@@ -421,17 +424,17 @@ def _node_has_event_source() -> bool:
     node = shutil.which("node")
     if node is None:
         return False
-    tried = subprocess.run(
+    completed = subprocess.run(
         [node, "--experimental-eventsource", "-e", "process.exit(typeof EventSource === 'function' ? 0 : 1)"],
         capture_output=True,
     )
-    return tried.returncode == 0
+    return completed.returncode == 0
 
 
 @pytest.mark.skipif(not _node_has_event_source(), reason="needs a Node with EventSource")
-def test_the_event_source_of_browsers_reads_it_and_comes_back_by_itself(opened: Opened, log: Log) -> None:
+def test_event_source_of_browsers_reads_the_stream_and_reconnects(open_sink: OpenSink, log: Log) -> None:
     port = free_port()
-    first = opened(port=str(port))
+    first = open_sink(port=str(port))
     reader = subprocess.Popen(
         ["node", "--no-warnings", "--experimental-eventsource", "-e", NODE, f"http://127.0.0.1:{port}/events?after=0"],
         stdout=subprocess.PIPE,
@@ -442,7 +445,7 @@ def test_the_event_source_of_browsers_reads_it_and_comes_back_by_itself(opened: 
         log.write(first, 1, numbered(1, 2))
         lines = [reader.stdout.readline() for _ in range(2)]
         first.close()
-        again = opened(port=str(port))
+        again = open_sink(port=str(port))
         log.write(again, 2, numbered(2, 2))
         lines += [reader.stdout.readline() for _ in range(2)]
     finally:
@@ -454,7 +457,7 @@ def test_the_event_source_of_browsers_reads_it_and_comes_back_by_itself(opened: 
     }  # fmt: skip
 
 
-def test_the_statements_of_the_page_are_understood() -> None:
+def test_the_statements_of_the_page_are_valid() -> None:
     live, feed = connectors("sse.md").values()
     assert isinstance(live, SseSink) and isinstance(feed, SseSink)
     assert (live.options.port, live.options.path, feed.options.path) == (8080, "/events", "/feed")

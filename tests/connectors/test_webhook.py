@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Request:
-    """What an endpoint got."""
+    """A request that an endpoint received."""
 
     path: str
     headers: Any
@@ -59,7 +59,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 @dataclass
 class Endpoint:
-    """A web server of somebody else, which answers as a test tells it."""
+    """The web server that receives the requests; the test sets its answers."""
 
     answer: Callable[[Request], Answer] = lambda request: (200, {}, b"")
     requests: list[Request] = field(default_factory=list)
@@ -72,33 +72,33 @@ class Endpoint:
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    kept = Endpoint()
+    served = Endpoint()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def setup(self) -> None:
             super().setup()
-            kept.connections += 1
-            self.number = kept.connections
+            served.connections += 1
+            self.number = served.connections
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            kept.requests.append(Request(self.path, self.headers, body, self.number))
-            status, headers, text = kept.answer(kept.requests[-1])
+            served.requests.append(Request(self.path, self.headers, body, self.number))
+            status, headers, text = served.answer(served.requests[-1])
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(text))}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, *said: Any) -> None:
+        def log_message(self, *arguments: Any) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads, kept.port = True, server.server_address[1]
+    server.daemon_threads, served.port = True, server.server_address[1]
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    yield kept
+    yield served
     server.shutdown()
     server.server_close()
 
@@ -121,10 +121,12 @@ def of_bus(step: int, *events: Event) -> pa.Table:
     )
 
 
-def built(url: str, events: bool = False, **options: str) -> WebhookSink:
-    given = {"url": url} | {name.replace("__", "."): text for name, text in options.items()}
-    bag = Bag("WEBHOOK", [(name, text, None) for name, text in given.items()])
-    spec = SinkSpec("WEBHOOK", "out", EVENTS.columns if events else VIEW, given, reads=BUS if events else "totals")
+def build_sink(url: str, events: bool = False, **options: str) -> WebhookSink:
+    all_options = {"url": url} | {name.replace("__", "."): text for name, text in options.items()}
+    bag = Bag("WEBHOOK", [(name, text, None) for name, text in all_options.items()])
+    spec = SinkSpec(
+        "WEBHOOK", "out", EVENTS.columns if events else VIEW, all_options, reads=BUS if events else "totals"
+    )
     sink = WebhookSink.build(spec, bag)
     bag.finish()
     return sink
@@ -132,7 +134,7 @@ def built(url: str, events: bool = False, **options: str) -> WebhookSink:
 
 @dataclass
 class Clock:
-    """A time that tests move."""
+    """A clock that the test moves."""
 
     time: float = 0.0
 
@@ -141,25 +143,25 @@ class Clock:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., WebhookSink]]:
-    made: list[WebhookSink] = []
+def open_sink(tmp_path: Path) -> Iterator[Callable[..., WebhookSink]]:
+    sinks: list[WebhookSink] = []
 
     def open(url: str, owner: str = "db#out#0", clock: Clock | None = None, **options: Any) -> WebhookSink:
-        made.append(built(url, **options))
-        made[-1].now = clock or made[-1].now
-        made[-1].open(SinkContext("out", tmp_path / "out", owner))
-        return made[-1]
+        sinks.append(build_sink(url, **options))
+        sinks[-1].now = clock or sinks[-1].now
+        sinks[-1].open(SinkContext("out", tmp_path / "out", owner))
+        return sinks[-1]
 
     yield open
-    for sink in made:
+    for sink in sinks:
         sink.close()
 
 
-Opened = Callable[..., WebhookSink]
+OpenSink = Callable[..., WebhookSink]
 
 
-def test_every_change_is_one_request_in_order(endpoint: Endpoint, opened: Opened) -> None:
-    sink = opened(endpoint.url("/hook?x=1"), headers__Authorization="Bearer abc")
+def test_every_change_is_one_request_in_order(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    sink = open_sink(endpoint.url("/hook?x=1"), headers__Authorization="Bearer abc")
     assert sink.abilities.accepts == "changelog"
     sink.write(3, changes(3, ("-U", -1, "pen", 5), ("+U", 1, "pen", 6), ("+I", 2, "ink", 1)))
     assert [json.loads(request.body) for request in endpoint.requests] == [
@@ -176,8 +178,8 @@ def test_every_change_is_one_request_in_order(endpoint: Endpoint, opened: Opened
     assert sink.last_step() == 3
 
 
-def test_events_are_posted_as_they_are(endpoint: Endpoint, opened: Opened) -> None:
-    sink = opened(endpoint.url(), events=True)
+def test_events_are_posted_without_an_envelope(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    sink = open_sink(endpoint.url(), events=True)
     sink.write(1, of_bus(1, Event("e1", "pgcdc:orders", "INSERT", '{"row":{"id":1}}', "pg", 0)))
     assert [json.loads(request.body) for request in endpoint.requests] == [
         {
@@ -192,8 +194,8 @@ def test_events_are_posted_as_they_are(endpoint: Endpoint, opened: Opened) -> No
     ]
 
 
-def test_a_batch_is_an_array_of_a_step(endpoint: Endpoint, opened: Opened) -> None:
-    sink = opened(endpoint.url(), batch="true", batch_rows="2")
+def test_a_batch_is_an_array_of_a_step(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    sink = open_sink(endpoint.url(), batch="true", batch_rows="2")
     sink.write(1, numbered(1, 5))
     totals = [[each["row"]["total"] for each in json.loads(request.body)] for request in endpoint.requests]
     assert totals == [[0, 1], [2, 3], [4]]
@@ -201,24 +203,24 @@ def test_a_batch_is_an_array_of_a_step(endpoint: Endpoint, opened: Opened) -> No
     assert len(endpoint.requests) == 3
 
 
-def test_a_body_is_signed(endpoint: Endpoint, opened: Opened) -> None:
-    opened(endpoint.url(), secret="häh").write(1, numbered(1, 1))
+def test_a_body_is_signed(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    open_sink(endpoint.url(), secret="häh").write(1, numbered(1, 1))
     [request] = endpoint.requests
     expected = hmac.new("häh".encode(), request.body, hashlib.sha256).hexdigest()
     assert request.headers["X-Tidegate-Signature"] == f"sha256={expected}"
 
 
-def test_a_user_in_the_url_is_told_by_basic_authorization(endpoint: Endpoint, opened: Opened) -> None:
-    opened(f"http://me:p%40ss@127.0.0.1:{endpoint.port}").write(1, numbered(1, 1))
+def test_a_user_in_the_url_is_sent_as_basic_authorization(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    open_sink(f"http://me:p%40ss@127.0.0.1:{endpoint.port}").write(1, numbered(1, 1))
     assert endpoint.requests[0].headers["Authorization"] == "Basic bWU6cEBzcw=="
     assert endpoint.requests[0].path == "/"
 
 
-def test_a_request_that_fails_is_repeated_when_it_is_due(endpoint: Endpoint, opened: Opened) -> None:
+def test_a_failed_request_is_retried_after_its_pause(endpoint: Endpoint, open_sink: OpenSink) -> None:
     answers = [503, 500, 200, 200]
     endpoint.answer = lambda request: (answers.pop(0), {}, b"busy")
     clock = Clock()
-    sink = opened(endpoint.url(), clock=clock, backoff="2s")
+    sink = open_sink(endpoint.url(), clock=clock, backoff="2s")
     with pytest.raises(DeliveryError) as first:
         sink.write(1, numbered(1, 2))
     assert str(first.value) == f"127.0.0.1:{endpoint.port} answered 503 Service Unavailable: busy"
@@ -240,60 +242,62 @@ def test_a_request_that_fails_is_repeated_when_it_is_due(endpoint: Endpoint, ope
     assert len(endpoint.requests) == 4
 
 
-def test_the_endpoint_says_how_long_to_wait(endpoint: Endpoint, opened: Opened) -> None:
+def test_retry_after_sets_the_pause(endpoint: Endpoint, open_sink: OpenSink) -> None:
     endpoint.answer = lambda request: (429, {"Retry-After": "77"}, b"")
-    with pytest.raises(DeliveryError) as refused:
-        opened(endpoint.url(), clock=Clock()).write(1, numbered(1, 1))
-    assert refused.value.pause == 77.0
+    with pytest.raises(DeliveryError) as caught:
+        open_sink(endpoint.url(), clock=Clock()).write(1, numbered(1, 1))
+    assert caught.value.pause == 77.0
 
 
-def test_an_endpoint_that_is_away(opened: Opened) -> None:
+def test_an_unreachable_endpoint(open_sink: OpenSink) -> None:
     port = free_port()
     with pytest.raises(DeliveryError, match=f"127.0.0.1:{port} cannot be reached: Connection refused"):
-        opened(f"http://127.0.0.1:{port}/").write(1, numbered(1, 1))
+        open_sink(f"http://127.0.0.1:{port}/").write(1, numbered(1, 1))
 
 
-def test_an_endpoint_that_does_not_answer(endpoint: Endpoint, opened: Opened) -> None:
+def test_an_endpoint_that_does_not_answer(endpoint: Endpoint, open_sink: OpenSink) -> None:
     release = threading.Event()
     endpoint.answer = lambda request: (200, {}, b"") if release.wait(30) else (500, {}, b"")
     with pytest.raises(DeliveryError, match="cannot be reached: it did not answer in time"):
-        opened(endpoint.url(), timeout="100ms").write(1, numbered(1, 1))
+        open_sink(endpoint.url(), timeout="100ms").write(1, numbered(1, 1))
     release.set()
 
 
-def test_a_pipeline_that_ends_does_not_wait_for_an_answer(endpoint: Endpoint, opened: Opened, tmp_path: Path) -> None:
-    """The request that was under way is sent again next time, under its own id, and does not count as a failure."""
-    held, asked = threading.Event(), threading.Event()
+def test_a_pipeline_that_ends_does_not_wait_for_an_answer(
+    endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path
+) -> None:
+    """The request in flight is sent again after a restart, with the same id, and does not count as a failure."""
+    release, reached = threading.Event(), threading.Event()
 
     def answer(request: Request) -> Answer:
         if len(endpoint.requests) == 2:
-            asked.set()
-            held.wait(30)
+            reached.set()
+            release.wait(30)
         return 200, {}, b""
 
     endpoint.answer = answer
-    sink = opened(endpoint.url(), timeout="30s", max_retries="0")
-    found: list[BaseException] = []
+    sink = open_sink(endpoint.url(), timeout="30s", max_retries="0")
+    errors: list[BaseException] = []
 
     def write() -> None:
         try:
             sink.write(7, numbered(7, 3))
         except BaseException as problem:
-            found.append(problem)
+            errors.append(problem)
 
     worker = threading.Thread(target=write)
     worker.start()
-    assert asked.wait(30)
+    assert reached.wait(30)
     context(sink).ending.set()
     sink.interrupt()
     worker.join(10)
-    held.set()
-    assert not worker.is_alive() and [type(each) for each in found] == [Interrupted]
+    release.set()
+    assert not worker.is_alive() and [type(each) for each in errors] == [Interrupted]
     with pytest.raises(Interrupted):
         sink.write(7, numbered(7, 3))
     assert sink.last_step() is None and dead_letters(tmp_path / "out") == []
 
-    again = opened(endpoint.url())
+    again = open_sink(endpoint.url())
     again.write(7, numbered(7, 3))
     assert [request.id[-4:] for request in endpoint.requests] == ["#7#0", "#7#1", "#7#1", "#7#2"]
     assert again.last_step() == 7
@@ -304,8 +308,8 @@ def context(sink: WebhookSink) -> SinkContext:
     return sink._opened.context
 
 
-def test_a_connection_that_was_closed_meanwhile_is_opened_anew(endpoint: Endpoint, opened: Opened) -> None:
-    sink = opened(endpoint.url())
+def test_a_connection_that_was_closed_is_reopened(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    sink = open_sink(endpoint.url())
     sink.write(1, numbered(1, 1))
     assert sink._opened is not None and sink._opened.poster._socket is not None
     sink._opened.poster._socket.shutdown(socket.SHUT_RDWR)
@@ -314,12 +318,12 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_anew(endpoint: Endpoin
     assert endpoint.connections == 2
 
 
-def test_what_is_refused_becomes_a_dead_letter_and_the_next_one_follows(
-    endpoint: Endpoint, opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_rejected_request_becomes_a_dead_letter_and_the_next_one_follows(
+    endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint.answer = lambda request: (400 if b'"total":1' in request.body else 200, {}, b"no total 1, s3cret")
     before = dt.datetime.now(dt.UTC)
-    opened(endpoint.url(), secret="s3cret").write(4, numbered(4, 3))
+    open_sink(endpoint.url(), secret="s3cret").write(4, numbered(4, 3))
     assert len(endpoint.requests) == 3
     [letter] = dead_letters(tmp_path / "out")
     assert before <= letter.pop("time") <= dt.datetime.now(dt.UTC)
@@ -336,28 +340,28 @@ def test_what_is_refused_becomes_a_dead_letter_and_the_next_one_follows(
 
 
 @pytest.mark.parametrize("status", [301, 401, 404, 410, 422])
-def test_answers_that_will_not_change(endpoint: Endpoint, opened: Opened, tmp_path: Path, status: int) -> None:
+def test_permanent_errors_are_not_retried(endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path, status: int) -> None:
     endpoint.answer = lambda request: (status, {"Location": "/other"}, b"")
-    opened(endpoint.url()).write(1, numbered(1, 1))
+    open_sink(endpoint.url()).write(1, numbered(1, 1))
     assert [letter["status"] for letter in dead_letters(tmp_path / "out")] == [status]
     assert len(endpoint.requests) == 1
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
-def test_answers_that_may_change(endpoint: Endpoint, opened: Opened, tmp_path: Path, status: int) -> None:
+def test_temporary_errors_are_retried(endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path, status: int) -> None:
     endpoint.answer = lambda request: (status, {}, b"")
     with pytest.raises(DeliveryError):
-        opened(endpoint.url()).write(1, numbered(1, 1))
+        open_sink(endpoint.url()).write(1, numbered(1, 1))
     assert dead_letters(tmp_path / "out") == []
 
 
 @pytest.mark.parametrize(("retries", "requests"), [("0", 1), ("2", 3)])
 def test_a_request_that_fails_too_often_becomes_a_dead_letter(
-    endpoint: Endpoint, opened: Opened, tmp_path: Path, retries: str, requests: int
+    endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path, retries: str, requests: int
 ) -> None:
     endpoint.answer = lambda request: (500 if request.id.endswith("#0") else 200, {}, b"")
     clock = Clock()
-    sink = opened(endpoint.url(), clock=clock, max_retries=retries)
+    sink = open_sink(endpoint.url(), clock=clock, max_retries=retries)
     for _ in range(requests - 1):
         with pytest.raises(DeliveryError):
             sink.write(1, numbered(1, 2))
@@ -368,15 +372,15 @@ def test_a_request_that_fails_too_often_becomes_a_dead_letter(
     assert sink.dead_letters == 1
 
 
-def test_nothing_is_given_up_if_retries_are_unlimited(endpoint: Endpoint, opened: Opened, tmp_path: Path) -> None:
+def test_unlimited_retries_never_give_up(endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path) -> None:
     endpoint.answer = lambda request: (500, {}, b"")
     clock = Clock()
-    sink = opened(endpoint.url(), clock=clock, max_retries="unlimited", max_backoff="3s")
+    sink = open_sink(endpoint.url(), clock=clock, max_retries="unlimited", max_backoff="3s")
     for _ in range(100):
-        with pytest.raises(DeliveryError) as failed:
+        with pytest.raises(DeliveryError) as caught:
             sink.write(1, numbered(1, 1))
-        assert failed.value.pause <= 3.0
-        clock.time += failed.value.pause
+        assert caught.value.pause <= 3.0
+        clock.time += caught.value.pause
     assert len(endpoint.requests) == 100
     assert dead_letters(tmp_path / "out") == []
 
@@ -384,10 +388,10 @@ def test_nothing_is_given_up_if_retries_are_unlimited(endpoint: Endpoint, opened
 KILLED = """
 import sys
 from pathlib import Path
-from tests.connectors.test_webhook import built, numbered
+from tests.connectors.test_webhook import build_sink, numbered
 from tidegate.connectors.contract import SinkContext
 url, folder = sys.argv[1:]
-sink = built(url)
+sink = build_sink(url)
 sink.open(SinkContext("out", Path(folder), "db#out#0"))
 sink.write(1, numbered(1, 5))
 sink.write(2, numbered(2, 40))
@@ -395,7 +399,7 @@ sink.write(2, numbered(2, 40))
 
 
 def test_after_a_kill_only_the_request_in_flight_is_repeated(
-    endpoint: Endpoint, opened: Opened, tmp_path: Path
+    endpoint: Endpoint, open_sink: OpenSink, tmp_path: Path
 ) -> None:
     reached, release = threading.Event(), threading.Event()
 
@@ -415,7 +419,7 @@ def test_after_a_kill_only_the_request_in_flight_is_repeated(
         process.send_signal(signal.SIGKILL)
         process.wait()
     release.set()
-    sink = opened(endpoint.url())
+    sink = open_sink(endpoint.url())
     assert sink.last_step() == 1
     sink.write(2, numbered(2, 40))
     places = [request.id.removeprefix("db#out#0#") for request in endpoint.requests]
@@ -423,15 +427,15 @@ def test_after_a_kill_only_the_request_in_flight_is_repeated(
     assert places == first + [f"2#{number}" for number in range(23, 40)]
 
 
-def test_what_another_creation_of_the_sink_did_does_not_count(endpoint: Endpoint, opened: Opened) -> None:
-    opened(endpoint.url()).write(7, numbered(7, 2))
-    other = opened(endpoint.url(), owner="db#out#9")
+def test_progress_of_a_dropped_sink_does_not_count(endpoint: Endpoint, open_sink: OpenSink) -> None:
+    open_sink(endpoint.url()).write(7, numbered(7, 2))
+    other = open_sink(endpoint.url(), owner="db#out#9")
     assert other.last_step() is None
     other.write(7, numbered(7, 1))
     assert endpoint.requests[-1].id == "db#out#9#7#0"
 
 
-def test_a_dead_letter_is_one_however_often_it_was_put_down(tmp_path: Path) -> None:
+def test_a_dead_letter_that_is_recorded_twice_is_one(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path)
     for error in ("first", "again"):
         letters.put("out", 1, "a", None, error, "{}")
@@ -443,7 +447,7 @@ def test_a_dead_letter_is_one_however_often_it_was_put_down(tmp_path: Path) -> N
     assert dead_letters(tmp_path / "nowhere") == []
 
 
-def test_progress_is_of_one_step_and_one_owner(tmp_path: Path) -> None:
+def test_progress_belongs_to_one_step_and_one_owner(tmp_path: Path) -> None:
     progress = Progress(tmp_path, "a longer owner")
     progress.keep(12, 34)
     progress.close()
@@ -454,7 +458,7 @@ def test_progress_is_of_one_step_and_one_owner(tmp_path: Path) -> None:
     assert (Progress(tmp_path, "b").of(12), Progress(tmp_path, "a longer owner").of(12)) == (1, 0)
 
 
-def test_pauses_double_up_to_the_longest() -> None:
+def test_pauses_double_up_to_max_backoff() -> None:
     options = PostOptions(url="http://x")
     assert [pause_after(failures, options, lambda: 0.0) for failures in (1, 2, 3, 7, 5000)] == [1, 2, 4, 60, 60]
     assert pause_after(3, options, lambda: 0.999) == pytest.approx(2.0, abs=0.01)
@@ -472,7 +476,7 @@ def test_pauses_double_up_to_the_longest() -> None:
         ("Wed, 01 May 2024 11:00:00 GMT", 0.0),
     ],
 )
-def test_what_retry_after_asks_for(header: str | None, seconds: float) -> None:
+def test_values_of_retry_after(header: str | None, seconds: float) -> None:
     assert parse_retry_after(header, lambda: dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)) == seconds
 
 
@@ -492,14 +496,14 @@ def test_what_retry_after_asks_for(header: str | None, seconds: float) -> None:
         ({"uri": "x"}, "UNKNOWN_OPTION: WEBHOOK has no option 'uri'"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, str], text: str) -> None:
-    with pytest.raises(Error) as refused:
-        built(**{"url": "http://127.0.0.1/", **options})
-    assert f"{refused.value.code}: {refused.value.message}" == text
-    assert "topsecret" not in str(refused.value)
+def test_invalid_options(options: dict[str, str], text: str) -> None:
+    with pytest.raises(Error) as caught:
+        build_sink(**{"url": "http://127.0.0.1/", **options})
+    assert f"{caught.value.code}: {caught.value.message}" == text
+    assert "topsecret" not in str(caught.value)
 
 
-def test_the_statements_of_the_page_are_understood() -> None:
+def test_the_statements_of_the_page_are_valid() -> None:
     alerts, every_order, payments = connectors("webhook.md").values()
     assert isinstance(alerts, WebhookSink) and isinstance(every_order, WebhookSink)
     assert (alerts.options.secret, alerts.options.headers) == ("from the endpoint's settings", {"X-Team": "sales"})

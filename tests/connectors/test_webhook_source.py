@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.test_webhook import VIEW, built, of_bus
+from tests.connectors.test_webhook import VIEW, build_sink, of_bus
 from tests.servers.processes import free_port, wait_until
 from tidegate.catalog.bus import BUS
 from tidegate.connectors.contract import CaptureContext, RejectedRow, Rows, SinkContext, SourceSpec
@@ -39,7 +39,7 @@ class FakeIntake:
         self.hold: threading.Event | None = None
         self.failure: Exception | None = None
 
-    def append(self, rows: list[Rows], position: Any, refused: list[RejectedRow] = []) -> None:  # noqa: B006
+    def append(self, rows: list[Rows], position: Any, rejected: list[RejectedRow] = []) -> None:  # noqa: B006
         if self.hold is not None:
             assert self.hold.wait(30)
         if self.failure is not None:
@@ -57,13 +57,13 @@ class FakeIntake:
 
 def source(relation: str = "hooks", **options: str) -> WebhookSource:
     bag = Bag("WEBHOOK", [(name, text, None) for name, text in ({"port": "0"} | options).items()])
-    made = WebhookSource.build(SourceSpec("WEBHOOK", relation, (), options), bag)
+    created = WebhookSource.build(SourceSpec("WEBHOOK", relation, (), options), bag)
     bag.finish()
-    return made
+    return created
 
 
 @dataclass
-class Served:
+class HookServer:
     capture: WebhookCapture
     intake: FakeIntake
 
@@ -81,27 +81,27 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    made: list[Served] = []
+def serve(tmp_path: Path) -> Iterator[Callable[..., HookServer]]:
+    servers: list[HookServer] = []
 
-    def serve(*sources: WebhookSource, intake: FakeIntake | None = None) -> Served:
+    def start(*sources: WebhookSource, intake: FakeIntake | None = None) -> HookServer:
         first, *others = sources or (source(),)
         capture = first.capture(others, CaptureContext("db", tmp_path, lambda: 1_000_000))
         assert isinstance(capture, WebhookCapture)
-        made.append(Served(capture, intake or FakeIntake()))
-        capture.catch_up(made[-1].intake)
-        return made[-1]
+        servers.append(HookServer(capture, intake or FakeIntake()))
+        capture.catch_up(servers[-1].intake)
+        return servers[-1]
 
-    yield serve
-    for each in made:
+    yield start
+    for each in servers:
         each.capture.close()
 
 
-Serve = Callable[..., Served]
+Serve = Callable[..., HookServer]
 
 
-def test_an_object_is_an_event(served: Serve) -> None:
-    hooks = served(source(channel="in"))
+def test_an_object_is_an_event(serve: Serve) -> None:
+    hooks = serve(source(channel="in"))
     assert hooks.post(' {"amount": 1.50} ', Idempotency_Key="k1") == (200, {"taken": 1, "duplicates": 0})
     [row] = hooks.intake.rows
     assert (row["id"], row["channel"], row["operation"], row["source"]) == ("k1", "in", "INSERT", "hooks")
@@ -109,8 +109,8 @@ def test_an_object_is_an_event(served: Serve) -> None:
     assert row["created_at"].timestamp() == 1.0
 
 
-def test_an_array_is_several_events(served: Serve) -> None:
-    hooks = served()
+def test_an_array_is_several_events(serve: Serve) -> None:
+    hooks = serve()
     assert hooks.post('[{"a":1}, {"a":[2, {}]}]') == (200, {"taken": 2, "duplicates": 0})
     assert hooks.post("[]") == (200, {"taken": 0, "duplicates": 0})
     assert hooks.intake.payloads == [{"a": 1}, {"a": [2, {}]}]
@@ -118,12 +118,12 @@ def test_an_array_is_several_events(served: Serve) -> None:
     assert len({row["id"] for row in hooks.intake.rows}) == 2
 
 
-def test_an_event_with_a_known_key_is_not_taken_twice_even_after_a_restart(served: Serve) -> None:
-    hooks = served()
+def test_an_idempotency_key_is_accepted_once_even_after_a_restart(serve: Serve) -> None:
+    hooks = serve()
     hooks.post('[{"a":1},{"a":2}]', Idempotency_Key="k")
     assert hooks.post('[{"a":1},{"a":2},{"a":3}]', Idempotency_Key="k") == (200, {"taken": 1, "duplicates": 2})
     assert [row["id"] for row in hooks.intake.rows] == ["k#0", "k#1", "k#2"]
-    later = served(intake=FakeIntake(hooks.intake.position))
+    later = serve(intake=FakeIntake(hooks.intake.position))
     assert later.post('[{"a":1},{"a":2}]', X_Tidegate_Id="k") == (200, {"taken": 0, "duplicates": 2})
     assert later.intake.appends == 0
     assert hooks.capture.metrics() == {
@@ -134,8 +134,8 @@ def test_an_event_with_a_known_key_is_not_taken_twice_even_after_a_restart(serve
     }
 
 
-def test_ids_are_remembered_up_to_a_number(served: Serve) -> None:
-    hooks = served()
+def test_ids_are_remembered_up_to_a_number(serve: Serve) -> None:
+    hooks = serve()
     hooks.post("{}", Idempotency_Key="first")
     hooks.post(json.dumps([{}] * RECENT), Idempotency_Key="many")
     assert len(hooks.intake.position["recent"]["hooks"]) == RECENT
@@ -143,15 +143,15 @@ def test_ids_are_remembered_up_to_a_number(served: Serve) -> None:
     assert hooks.post("{}", Idempotency_Key=f"many#{RECENT - 1}") == (200, {"taken": 0, "duplicates": 1})
 
 
-def test_only_bodies_with_the_right_signature_are_taken(served: Serve) -> None:
-    hooks = served(source(secret="key"))
+def test_only_bodies_with_the_right_signature_are_accepted(serve: Serve) -> None:
+    hooks = serve(source(secret="key"))
     good = "sha256=" + hmac.new(b"key", b"{}", hashlib.sha256).hexdigest()
-    refused = (401, {"error": "the header X-Tidegate-Signature does not have the signature of this body"})
-    assert hooks.post("{}") == refused
-    assert hooks.post("{}", X_Tidegate_Signature=good.replace("a", "b")) == refused
-    assert hooks.post('{"a":1}', X_Tidegate_Signature=good) == refused
+    unauthorized = (401, {"error": "the header X-Tidegate-Signature does not have the signature of this body"})
+    assert hooks.post("{}") == unauthorized
+    assert hooks.post("{}", X_Tidegate_Signature=good.replace("a", "b")) == unauthorized
+    assert hooks.post('{"a":1}', X_Tidegate_Signature=good) == unauthorized
     assert hooks.post("{}", X_Tidegate_Signature=good) == (200, {"taken": 1, "duplicates": 0})
-    github = served(source(secret="key", signature_header="X-Hub-Signature-256"))
+    github = serve(source(secret="key", signature_header="X-Hub-Signature-256"))
     assert github.post("{}", X_Hub_Signature_256=good)[0] == 200
 
 
@@ -159,41 +159,41 @@ def sha256(content: bytes) -> str:
     return "sha256=" + hmac.new(b"key", content, hashlib.sha256).hexdigest()
 
 
-def test_a_signed_timestamp_must_be_recent(served: Serve) -> None:
-    hooks = served(source(secret="key"))
+def test_a_signed_timestamp_must_be_recent(serve: Serve) -> None:
+    hooks = serve(source(secret="key"))
 
-    def sent(timestamp: str, signed: bytes, to: Served = hooks) -> tuple[int, dict[str, Any]]:
+    def send(timestamp: str, signed: bytes, to: HookServer = hooks) -> tuple[int, dict[str, Any]]:
         return to.post("{}", X_Tidegate_Timestamp=timestamp, X_Tidegate_Signature=sha256(signed))
 
     now = str(int(time.time()))
-    assert sent(now, now.encode() + b".{}") == (200, {"taken": 1, "duplicates": 0})
-    assert sent(now, b"{}")[0] == 401, "the signature covers the timestamp"
+    assert send(now, now.encode() + b".{}") == (200, {"taken": 1, "duplicates": 0})
+    assert send(now, b"{}")[0] == 401, "the signature covers the timestamp"
     for wrong in (str(int(now) - 400), str(int(now) + 400), "soon", "9" * 5000):
-        refused = {"error": "the header X-Tidegate-Timestamp is not within 300 seconds of now"}
-        assert sent(wrong, wrong.encode() + b".{}") == (401, refused)
-    strict = served(source(secret="key", max_age="1h"))
+        error = {"error": "the header X-Tidegate-Timestamp is not within 300 seconds of now"}
+        assert send(wrong, wrong.encode() + b".{}") == (401, error)
+    strict = serve(source(secret="key", max_age="1h"))
     assert strict.post("{}", X_Tidegate_Signature=sha256(b"{}")) == (
         401, {"error": "the header X-Tidegate-Timestamp is missing"}
     )  # fmt: skip
     old = str(int(now) - 400)
-    assert sent(old, old.encode() + b".{}", strict)[0] == 200
+    assert send(old, old.encode() + b".{}", strict)[0] == 200
 
 
-def test_pages_in_browsers_may_not_post_unless_they_are_allowed(served: Serve) -> None:
-    hooks, page = served(), "https://app.example.com"
-    refused = (403, {"error": f"pages of {page} may not post here"})
-    assert hooks.post("{}", Origin=page) == refused
+def test_pages_in_browsers_may_not_post_unless_they_are_allowed(serve: Serve) -> None:
+    hooks, page = serve(), "https://app.example.com"
+    forbidden = (403, {"error": f"pages of {page} may not post here"})
+    assert hooks.post("{}", Origin=page) == forbidden
     assert hooks.post("", method="OPTIONS", Origin=page) == (405, {"error": "/hooks takes POST"})
     assert hooks.intake.rows == []
-    open_to = served(source(cors=page))
+    open_to = serve(source(cors=page))
     assert open_to.post("{}", Origin="null")[0] == 403
     assert open_to.post("{}", Origin=page)[0] == 200
-    assert served(source(cors="*")).post("{}", Origin="null")[0] == 200
-    assert served(source(secret="key")).post("{}", Origin=page, X_Tidegate_Signature=sha256(b"{}"))[0] == 200
+    assert serve(source(cors="*")).post("{}", Origin="null")[0] == 200
+    assert serve(source(secret="key")).post("{}", Origin=page, X_Tidegate_Signature=sha256(b"{}"))[0] == 200
 
 
-def test_an_allowed_page_may_read_the_answer(served: Serve) -> None:
-    hooks = served(source(cors="https://app.example.com"))
+def test_an_allowed_page_may_read_the_answer(serve: Serve) -> None:
+    hooks = serve(source(cors="https://app.example.com"))
     for method, body, status in (("OPTIONS", "", 200), ("POST", "{}", 200), ("POST", "nonsense", 400)):
         connection = http.client.HTTPConnection("127.0.0.1", hooks.capture.port or 0, timeout=30)
         connection.request(method, "/hooks", body, {"Origin": "https://app.example.com"})
@@ -203,9 +203,9 @@ def test_an_allowed_page_may_read_the_answer(served: Serve) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"timestamp": "true"}])
-def test_what_the_sink_posts_the_source_takes(served: Serve, tmp_path: Path, options: dict[str, str]) -> None:
-    hooks = served(source(secret="key", **({"max_age": "1m"} if options else {})))
-    sink = built(f"http://127.0.0.1:{hooks.capture.port}/hooks", secret="key", events=True, **options)
+def test_the_source_accepts_requests_of_the_sink(serve: Serve, tmp_path: Path, options: dict[str, str]) -> None:
+    hooks = serve(source(secret="key", **({"max_age": "1m"} if options else {})))
+    sink = build_sink(f"http://127.0.0.1:{hooks.capture.port}/hooks", secret="key", events=True, **options)
     sink.open(SinkContext("out", tmp_path, "db#out#0"))
     sink.write(1, of_bus(1, Event("e", "c", "INSERT", '{"a":1}', "s", 0)))
     assert [(row["id"], json.loads(row["payload"])["payload"]) for row in hooks.intake.rows] == [
@@ -232,14 +232,14 @@ NOT_JSON = "the body is not a JSON object or an array of objects: "
         (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "it is nested too deeply"),
     ],
 )
-def test_bodies_that_are_no_events(served: Serve, body: bytes, reason: str) -> None:
-    hooks = served()
+def test_bodies_that_are_not_events(serve: Serve, body: bytes, reason: str) -> None:
+    hooks = serve()
     assert hooks.post(body) == (400, {"error": NOT_JSON + reason})
     assert hooks.intake.rows == []
 
 
-def test_requests_that_are_refused(served: Serve) -> None:
-    hooks = served(source(max_body="1kb"))
+def test_requests_that_are_rejected(serve: Serve) -> None:
+    hooks = serve(source(max_body="1kb"))
     assert hooks.post(b"\xff\xfe{}") == (400, {"error": "the body is not UTF-8"})
     assert hooks.post("{}", method="PUT") == (405, {"error": "/hooks takes POST"})
     assert hooks.post("{}", path="/other") == (404, {"error": "nothing is taken at /other"})
@@ -248,8 +248,8 @@ def test_requests_that_are_refused(served: Serve) -> None:
     assert hooks.post("", method="GET", path="/health") == (200, {"status": "ok"})
 
 
-def test_many_at_once_go_on_record_together(served: Serve) -> None:
-    hooks = served()
+def test_concurrent_requests_are_recorded_together(serve: Serve) -> None:
+    hooks = serve()
     hooks.intake.hold = threading.Event()
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(hooks.post, json.dumps({"n": number})) for number in range(20)]
@@ -260,8 +260,8 @@ def test_many_at_once_go_on_record_together(served: Serve) -> None:
     assert hooks.intake.appends <= 2
 
 
-def test_what_could_not_be_put_on_record_is_sent_again(served: Serve) -> None:
-    hooks = served()
+def test_a_request_that_could_not_be_recorded_is_sent_again(serve: Serve) -> None:
+    hooks = serve()
     hooks.intake.failure = OSError("disk full")
     again = (503, {"error": "the events are not on record: send them again"})
     assert hooks.post("{}", Idempotency_Key="k") == again
@@ -280,7 +280,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
         following = threading.Thread(target=capture.follow, args=(intake,))
         following.start()
         wait_until(lambda: capture.port == port, "the server")
-        assert Served(capture, intake).post('{"a":1}')[0] == 200
+        assert HookServer(capture, intake).post('{"a":1}')[0] == 200
         intake.stopped.set()
         following.join(30)
         assert not following.is_alive()
@@ -288,8 +288,8 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
         assert intake.payloads == [{"a": 1}]
 
 
-def test_the_server_stays_up_between_catching_up(served: Serve) -> None:
-    hooks = served()
+def test_the_server_stays_up_between_catch_ups(serve: Serve) -> None:
+    hooks = serve()
     port = hooks.capture.port
     hooks.post("{}")
     hooks.capture.catch_up(hooks.intake)
@@ -299,29 +299,29 @@ def test_the_server_stays_up_between_catching_up(served: Serve) -> None:
     assert len(hooks.intake.rows) == 1
 
 
-def test_sources_on_one_port_have_paths_of_their_own(served: Serve, tmp_path: Path) -> None:
+def test_sources_on_one_port_need_different_paths(serve: Serve, tmp_path: Path) -> None:
     port = str(free_port())
     one, two = source("one", port=port, path="/one"), source("two", port=port, path="/two")
     assert one.session == two.session
-    both = served(one, two)
+    both = serve(one, two)
     both.post('{"n":1}', path="/one")
     both.post('{"n":2}', path="/two")
     assert [(row["source"], row["payload"]) for row in both.intake.rows] == [("one", '{"n":1}'), ("two", '{"n":2}')]
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         source("a", port=port).capture([source("b", port=port)], CaptureContext("db", tmp_path, lambda: 0))
-    assert refused.value.message == "a and b both wait for events at /hooks"
+    assert caught.value.message == "a and b both wait for events at /hooks"
 
 
-def test_a_port_that_is_taken(served: Serve, tmp_path: Path) -> None:
-    port = served().capture.port
+def test_a_port_in_use_is_an_error(serve: Serve, tmp_path: Path) -> None:
+    port = serve().capture.port
     capture = source(port=str(port)).capture([], CaptureContext("db", tmp_path, lambda: 0))
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         capture.catch_up(FakeIntake())
-    assert refused.value.message == f"port {port} of 127.0.0.1 is in use"
-    assert refused.value.hint == "choose another port, or stop who listens on it"
+    assert caught.value.message == f"port {port} of 127.0.0.1 is in use"
+    assert caught.value.hint == "choose another port, or stop who listens on it"
 
 
-def test_sources_that_cannot_be() -> None:
+def test_invalid_sources() -> None:
     with pytest.raises(Error) as public:
         source(host="0.0.0.0")
     assert public.value.message == "on host 0.0.0.0 everybody in the network could connect"

@@ -1,7 +1,7 @@
 """The code blocks of a page, and how they are run.
 
-```sql          runs in the page's database; a `text` block right below is the table that its last statement gives
-```sql refused  must be refused; a `text` block right below is the error
+```sql          runs in the page's database; a `text` block right below is the result of its last statement
+```sql refused  must be rejected; a `text` block right below is the error
 ```python       runs in the page's namespace; a `text` block right below is what it prints
 ```spec         runs as a spec file
 """
@@ -22,7 +22,7 @@ _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```\n", re.MULTILINE |
 
 @dataclass(frozen=True)
 class Block:
-    """A block that runs: `expected` is the text that must come out, if the page says it."""
+    """A block that runs: `expected` is the output that the page shows, if any."""
 
     page: Path
     line: int
@@ -37,8 +37,8 @@ class Block:
 def blocks(page: Path) -> Iterator[Block]:
     """The blocks of a page that run, in order."""
     text = page.read_text(encoding="utf-8")
-    found = list(_FENCE.finditer(text))
-    for fence, follower in zip_longest(found, found[1:]):
+    fences = list(_FENCE.finditer(text))
+    for fence, follower in zip_longest(fences, fences[1:]):
         info = fence["info"].strip()
         if info in RUN:
             line = text.count("\n", 0, fence.start()) + 1

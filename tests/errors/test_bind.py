@@ -1,5 +1,5 @@
-"""What users read when a statement cannot be bound: the whole text, caret included. `bind.cases` has one mistake each:
-statements, a line of dashes, the text. `UPDATE_ERRORS=1` writes what is said now: read it as a user would."""
+"""Errors of statements that cannot be bound: the whole text, caret included. Each case in `bind.cases` has statements
+with one mistake, a line of dashes, and the text. `UPDATE_ERRORS=1` writes the current texts: read them like a user."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def catalog(analyzer: Analyzer) -> Catalog:
 
 @pytest.mark.parametrize(("sql", "expected"), CASES, ids=[sql.replace("\n", " ")[:80] for sql, _ in CASES])
 def test_text(sql: str, expected: str, catalog: Catalog, analyzer: Analyzer) -> None:
-    said = _said(sql, catalog, analyzer)
+    actual = _error_text(sql, catalog, analyzer)
     if os.environ.get("UPDATE_ERRORS"):
-        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + said))
-        expected = said
-    assert said == expected
+        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + actual))
+        expected = actual
+    assert actual == expected
 
 
-def _said(sql: str, catalog: Catalog, analyzer: Analyzer) -> str:
+def _error_text(sql: str, catalog: Catalog, analyzer: Analyzer) -> str:
     with pytest.raises(Error) as caught:
         apply(sql, catalog, analyzer)
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""What a user sees for text that is not a statement."""
+"""Syntax errors: the whole text, caret included."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidegate.errors import Error
 from tidegate.sql import parse
 
 
-def shown(text: str) -> str:
+def error_text(text: str) -> str:
     with pytest.raises(Error) as caught:
         parse(text)
     return str(caught.value)
 
 
 def check(sql: str, expected: str) -> None:
-    assert shown(dedent(sql).strip("\n")) == dedent(expected).strip("\n")
+    assert error_text(dedent(sql).strip("\n")) == dedent(expected).strip("\n")
 
 
-def test_an_emit_that_does_not_exist() -> None:
+def test_an_unknown_emit_strategy() -> None:
     check(
         """
         CREATE MATERIALIZED VIEW v AS
@@ -36,7 +36,7 @@ def test_an_emit_that_does_not_exist() -> None:
     )
 
 
-def test_an_emit_that_is_not_finished() -> None:
+def test_an_incomplete_emit() -> None:
     check(
         "SELECT a FROM bids EMIT ON WINDOW",
         """
@@ -72,7 +72,7 @@ def test_a_duration_without_a_unit() -> None:
     )
 
 
-def test_a_unit_of_time_that_does_not_exist() -> None:
+def test_an_unknown_unit_of_time() -> None:
     check(
         "SELECT a FROM bids EMIT EVERY INTERVAL '5' SECCOND",
         """
@@ -131,7 +131,7 @@ def test_a_misspelt_clause() -> None:
     )
 
 
-def test_a_string_without_an_end() -> None:
+def test_an_unterminated_string() -> None:
     check(
         "SELECT a\nFROM bids WHERE b = 'x AND c = 1",
         """
@@ -143,7 +143,7 @@ def test_a_string_without_an_end() -> None:
     )
 
 
-def test_a_comment_without_an_end() -> None:
+def test_an_unterminated_comment() -> None:
     check(
         "SELECT a FROM bids; /* SELECT 2",
         """
@@ -155,7 +155,7 @@ def test_a_comment_without_an_end() -> None:
     )
 
 
-def test_a_parenthesis_without_an_end() -> None:
+def test_an_unclosed_parenthesis() -> None:
     check(
         "SELECT (a + 1 FROM bids",
         """
@@ -177,7 +177,7 @@ def test_an_operator_without_its_right_side() -> None:
     )
 
 
-def test_a_comma_too_many() -> None:
+def test_an_extra_comma() -> None:
     check(
         "SELECT a, b, FROM bids",
         """
@@ -188,7 +188,7 @@ def test_a_comma_too_many() -> None:
     )
 
 
-def test_an_alias_that_is_not_there() -> None:
+def test_a_missing_alias() -> None:
     check(
         "SELECT a AS, b FROM bids",
         """
@@ -221,7 +221,7 @@ def test_between_without_and() -> None:
     ],
 )
 def test_gaps(text: str) -> None:
-    assert shown(text).startswith("SYNTAX_ERROR: something is missing after")
+    assert error_text(text).startswith("SYNTAX_ERROR: something is missing after")
 
 
 def test_two_statements_without_a_semicolon() -> None:
@@ -248,7 +248,7 @@ def test_group_without_by() -> None:
     )
 
 
-def test_a_type_that_does_not_exist() -> None:
+def test_an_unknown_type() -> None:
     check(
         "CREATE TABLE t (a INT,\n  b STRNG)",
         """
@@ -260,7 +260,7 @@ def test_a_type_that_does_not_exist() -> None:
     )
 
 
-def test_a_cast_to_a_type_that_does_not_exist() -> None:
+def test_a_cast_to_an_unknown_type() -> None:
     check(
         "SELECT CAST(a AS TIMESTMP) FROM t",
         """
@@ -332,8 +332,8 @@ def test_a_table_from_a_query() -> None:
 
 def test_a_long_line_is_shown_in_part() -> None:
     columns = ", ".join(f"column_{n}" for n in range(30))
-    rendered = shown(f"SELECT {columns} FROM t WHER x > 1")
-    _, line, caret, _ = rendered.splitlines()
+    text = error_text(f"SELECT {columns} FROM t WHER x > 1")
+    _, line, caret, _ = text.splitlines()
     assert len(line) < 130
     assert line[caret.index("^")] == "x"
 
@@ -349,5 +349,5 @@ def test_a_long_line_is_shown_in_part() -> None:
         "$",
     ],
 )
-def test_statements_of_others_are_no_statements(text: str) -> None:
-    assert shown(text).startswith("SYNTAX_ERROR: no statement begins with")
+def test_statements_of_other_systems_are_rejected(text: str) -> None:
+    assert error_text(text).startswith("SYNTAX_ERROR: no statement begins with")

@@ -1,5 +1,5 @@
-"""What users read when an EMIT cannot work or a time annotation does not fit: the whole text, caret included.
-`time.cases` has one mistake each. `UPDATE_ERRORS=1` writes what is said now: read it as a user would."""
+"""Errors of EMIT and of time annotations: the whole text, caret included. Each case in `time.cases` has one mistake.
+`UPDATE_ERRORS=1` writes the current texts: read them as a user would."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def catalog(analyzer: Analyzer) -> Catalog:
 def test_text(sql: str, expected: str, catalog: Catalog, analyzer: Analyzer) -> None:
     with pytest.raises(Error) as caught:
         apply(sql, catalog, analyzer)
-    said = str(caught.value)
+    actual = str(caught.value)
     if os.environ.get("UPDATE_ERRORS"):
-        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + said))
-        expected = said
-    assert said == expected
+        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + actual))
+        expected = actual
+    assert actual == expected

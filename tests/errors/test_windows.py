@@ -1,5 +1,5 @@
-"""What users read when a window or a comparison with NOW() cannot be bound: the whole text, caret included.
-`windows.cases` has one mistake each. `UPDATE_ERRORS=1` writes what is said now: read it as a user would."""
+"""Errors of windows and of comparisons with NOW(): the whole text, caret included. Each case in `windows.cases` has one
+mistake. `UPDATE_ERRORS=1` writes the current texts: read them as a user would."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def catalog(analyzer: Analyzer) -> Catalog:
 
 @pytest.mark.parametrize(("sql", "expected"), CASES, ids=[sql.replace("\n", " ")[:80] for sql, _ in CASES])
 def test_text(sql: str, expected: str, catalog: Catalog, analyzer: Analyzer) -> None:
-    said = _said(sql, catalog, analyzer)
+    actual = _error_text(sql, catalog, analyzer)
     if os.environ.get("UPDATE_ERRORS"):
-        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + said))
-        expected = said
-    assert said == expected
+        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + actual))
+        expected = actual
+    assert actual == expected
 
 
-def _said(sql: str, catalog: Catalog, analyzer: Analyzer) -> str:
+def _error_text(sql: str, catalog: Catalog, analyzer: Analyzer) -> str:
     with pytest.raises(Error) as caught:
         apply(f"CREATE MATERIALIZED VIEW x AS\n{sql}", catalog, analyzer)
     return str(caught.value)

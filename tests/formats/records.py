@@ -1,4 +1,4 @@
-"""Records through a decoder in one Spark job, changes through an encoder, and values of every type."""
+"""Helpers that decode records in one Spark job, encode changes, and generate values of every type."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def bag(**options: str) -> Bag:
 
 
 def reading(columns: Schema, format: str | None = None, primary: Sequence[str] = (), **options: str) -> Decoder:
-    given = bag(**options)
-    made = decoder(Layout("trades", columns, tuple(primary)), format, given, keyed=bool(primary))
-    given.finish()
-    return made
+    options_bag = bag(**options)
+    created = decoder(Layout("trades", columns, tuple(primary)), format, options_bag, keyed=bool(primary))
+    options_bag.finish()
+    return created
 
 
 def writing(columns: Schema, format: str | None = None, primary: Sequence[str] = (), **options: str) -> Encoder:
-    given = bag(**options)
-    made = encoder(Layout("trades", columns, tuple(primary)), format, given)
-    given.finish()
-    return made
+    options_bag = bag(**options)
+    created = encoder(Layout("trades", columns, tuple(primary)), format, options_bag)
+    options_bag.finish()
+    return created
 
 
 def rows(spark: SparkSession, decoder: Decoder, records: Sequence[Record]) -> list[Row]:
@@ -70,19 +70,19 @@ def rows(spark: SparkSession, decoder: Decoder, records: Sequence[Record]) -> li
     return sorted(frame.collect(), key=lambda row: (row["place"], row["__row_of_record"]))
 
 
-def said(found: Sequence[Row], columns: Schema = TRADES) -> list[tuple[Any, ...]]:
-    """Each row as its place, its weight and its values, or as its place and its error."""
+def summarize(rows: Sequence[Row], columns: Schema = TRADES) -> list[tuple[Any, ...]]:
+    """Each row as (record number, weight, values ...) or (record number, error)."""
     return [
         (row["place"], row["__error"])
         if row["__error"] is not None
         else (row["place"], row["__w"], *(row[c.name] for c in columns))
-        for row in found
+        for row in rows
     ]
 
 
-def changes(columns: Schema, *given: tuple[Any, ...], step: int = 7) -> pa.Table:
-    """A step's changes: op, then values; a number before the op is a weight."""
-    plain = [row if isinstance(row[0], int) else (-1 if row[0][0] == "-" else 1, *row) for row in given]
+def changes(columns: Schema, *rows: tuple[Any, ...], step: int = 7) -> pa.Table:
+    """The changes of a step from rows (op, values ...); a number before the op is the weight."""
+    plain = [row if isinstance(row[0], int) else (-1 if row[0][0] == "-" else 1, *row) for row in rows]
     arrays = [pa.array([row[1] for row in plain], pa.string()), pa.array([row[0] for row in plain], pa.int64())]
     arrays.append(pa.array([step] * len(plain), pa.int64()))
     arrays += [pa.array([row[2 + i] for row in plain], arrow_type(c.type)) for i, c in enumerate(columns)]
@@ -90,7 +90,7 @@ def changes(columns: Schema, *given: tuple[Any, ...], step: int = 7) -> pa.Table
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, where NaN is NaN, a map is its entries and a time with a zone is its instant."""
+    """Equality in which NaN equals NaN, a map equals its entries, and time zones are ignored."""
     match one, other:
         case float(), float():
             return one == other or (math.isnan(one) and math.isnan(other))
@@ -106,17 +106,17 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _entries(value: Any) -> list[Any]:
-    found = value.asDict().items() if isinstance(value, Row) else value.items() if isinstance(value, dict) else value
-    return sorted((list(entry) for entry in found), key=lambda entry: str(entry[0]))
+    entries = value.asDict().items() if isinstance(value, Row) else value.items() if isinstance(value, dict) else value
+    return sorted((list(entry) for entry in entries), key=lambda entry: str(entry[0]))
 
 
-def unrowed(value: Any) -> Any:
+def without_rows(value: Any) -> Any:
     """Spark's rows as dicts, at any depth."""
     if isinstance(value, Row):
-        return {name: unrowed(item) for name, item in value.asDict().items()}
+        return {name: without_rows(item) for name, item in value.asDict().items()}
     if isinstance(value, dict):
-        return {key: unrowed(item) for key, item in value.items()}
-    return [unrowed(item) for item in value] if isinstance(value, list) else value
+        return {key: without_rows(item) for key, item in value.items()}
+    return [without_rows(item) for item in value] if isinstance(value, list) else value
 
 
 def _bytes(value: bytes | str | None) -> bytes | None:
@@ -163,6 +163,6 @@ def values() -> list[st.SearchStrategy[Any]]:
 
 
 def everything(size: int) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """Rows of EVERYTHING, their ids from 0 on."""
+    """Rows of EVERYTHING with ids from 0."""
     row = st.tuples(*map(maybe, values()))
-    return st.lists(row, min_size=size, max_size=size).map(lambda found: [(i, *row) for i, row in enumerate(found)])
+    return st.lists(row, min_size=size, max_size=size).map(lambda rows: [(i, *row) for i, row in enumerate(rows)])

@@ -1,4 +1,4 @@
-"""Changes with before and after."""
+"""The Debezium envelope: changes with before and after."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.formats.records import TRADES, Record, changes, reading, rows, said, writing
+from tests.formats.envelopes import CASES, CUP, NO_BEFORE, PEN
+from tests.formats.records import TRADES, Record, changes, reading, rows, summarize, writing
 from tests.tiers import examples
 from tidegate.core.schema import Column, Schema
 from tidegate.formats.contract import Layout, Parts, split
-from tidegate.formats.debezium import paired
-
-NO_BEFORE = "before is missing: set REPLICA IDENTITY FULL, or declare a PRIMARY KEY"
-PEN = {"id": 1, "name": "pen", "qty": 1}
-CUP = {"id": 2, "name": "cup", "qty": 2}
+from tidegate.formats.debezium import pair_updates
 
 
 def envelope(op: str | None, before: object = None, after: object = None, wrapped: bool = False) -> Record:
-    said = {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"db": "x"}}
-    return None, json.dumps({"schema": {"type": "struct"}, "payload": said} if wrapped else said)
+    payload = {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"db": "x"}}
+    return None, json.dumps({"schema": {"type": "struct"}, "payload": payload} if wrapped else payload)
 
 
 ENVELOPES = [
@@ -56,9 +53,9 @@ COMMON = [
 
 
 @pytest.mark.parametrize("format", ["debezium", "debezium_json"])
-def test_without_a_key_every_row_that_goes_must_be_said(spark: SparkSession, format: str) -> None:
-    found = rows(spark, reading(TRADES, format), ENVELOPES)
-    assert said(found) == [
+def test_without_a_key_updates_and_deletes_need_before(spark: SparkSession, format: str) -> None:
+    results = rows(spark, reading(TRADES, format), ENVELOPES)
+    assert summarize(results) == [
         (0, 1, 1, "pen", 1),
         (1, 1, 1, "pen", 1),
         (2, -1, 1, "pen", 1),
@@ -71,13 +68,13 @@ def test_without_a_key_every_row_that_goes_must_be_said(spark: SparkSession, for
         (8, NO_BEFORE),
         *COMMON,
     ]
-    assert [row["__row_of_record"] for row in found[:6]] == [0, 0, 0, 1, 0, 1]
+    assert [row["__row_of_record"] for row in results[:6]] == [0, 0, 0, 1, 0, 1]
 
 
 def test_with_a_key_rows_are_replaced(spark: SparkSession) -> None:
     columns = (TRADES[0], Column("name", "string", nullable=False), TRADES[2])
-    found = rows(spark, reading(columns, "debezium", ["id"]), [*ENVELOPES, envelope("d", before={"name": "pen"})])
-    assert said(found) == [
+    results = rows(spark, reading(columns, "debezium", ["id"]), [*ENVELOPES, envelope("d", before={"name": "pen"})])
+    assert summarize(results) == [
         (0, 1, 1, "pen", 1),
         (1, 1, 1, "pen", 1),
         (2, 1, 1, "pen", 5),
@@ -92,17 +89,29 @@ def test_with_a_key_rows_are_replaced(spark: SparkSession) -> None:
     ]
 
 
+def test_envelopes_become_changes_of_a_table(spark: SparkSession) -> None:
+    """The event bus decodes the same cases in tests/kafka/test_bus.py."""
+    results = rows(spark, reading(TRADES, "debezium", ["id"]), [(None, case.value) for case in CASES])
+    expected = []
+    for number, case in enumerate(CASES):
+        if isinstance(case.changes, str):
+            expected.append((number, case.changes))
+        else:
+            expected += [(number, weight, *row.values()) for weight, row in case.changes]
+    assert summarize(results) == expected
+
+
 def test_times_as_debezium_writes_them(spark: SparkSession) -> None:
     columns: Schema = (Column("day", "date"), Column("at", "timestamp"), Column("local", "timestamp_ntz"))
     noon = dt.datetime(2024, 5, 1, 12)
     micros = 1_714_564_800_000_000
-    given = [
+    after = [
         {"day": 19844, "at": "2024-05-01T12:00:00Z", "local": micros},
         {"day": "2024-05-01", "at": micros, "local": "2024-05-01T12:00:00"},
         {"day": 99_999_999},
     ]
-    found = said(rows(spark, reading(columns, "debezium"), [envelope("c", after=row) for row in given]), columns)
-    assert found == [
+    results = summarize(rows(spark, reading(columns, "debezium"), [envelope("c", after=row) for row in after]), columns)
+    assert results == [
         (0, 1, noon.date(), noon, noon),
         (1, 1, noon.date(), noon, noon),
         (2, "day: '99999999' is not a DATE"),
@@ -119,9 +128,9 @@ def test_changes_are_written_as_envelopes() -> None:
         ("+U", 2, "cup", 2),
         ("-D", 4, "mug", None),
     )
-    made = writing(TRADES, "debezium", ["id"])
-    assert made.takes == "changelog"
-    records = list(made.records(table))
+    encoder = writing(TRADES, "debezium", ["id"])
+    assert encoder.takes == "changelog"
+    records = list(encoder.records(table))
     assert [key for key, _ in records] == [b'{"id":1}', b'{"id":3}', b'{"id":2}', b'{"id":4}', b'{"id":4}']
     assert records[0][1] == (b'{"before":null,"after":{"id":1,"name":"pen","qty":1},"source":{"step":7},"op":"c"}')
     assert json.loads(records[2][1] or b"")["before"] == {"id": 2, "name": "cup", "qty": 1}
@@ -136,8 +145,8 @@ def test_without_a_key_updates_pair_with_their_neighbours() -> None:
     )
     records = list(writing(TRADES, "debezium").records(table))
     assert [key for key, _ in records] == [None] * 5
-    found = [json.loads(value or b"") for _, value in records]
-    assert [(e["op"], (e["before"] or {}).get("id"), (e["after"] or {}).get("id")) for e in found] == [
+    envelopes = [json.loads(value or b"") for _, value in records]
+    assert [(e["op"], (e["before"] or {}).get("id"), (e["after"] or {}).get("id")) for e in envelopes] == [
         ("d", 1, None),
         ("c", None, 5),
         ("u", 2, 2),
@@ -151,14 +160,16 @@ OPS = st.lists(st.tuples(st.sampled_from(["+I", "-U", "+U", "-D"]), st.integers(
 
 @examples(200)
 @given(OPS, st.booleans())
-def test_no_row_is_lost_or_made_by_pairing(ops: list[tuple[str, int, int]], keyed: bool) -> None:
-    """Whatever the order: the rows that come and go are those of the table, and an update stays with its key."""
-    signed = [(-weight if op[0] == "-" else weight, op, key, "x", place) for place, (op, weight, key) in enumerate(ops)]
-    parts: Parts = split(changes(TRADES, *signed), Layout("trades", TRADES))
+def test_pairing_neither_loses_nor_adds_rows(ops: list[tuple[str, int, int]], keyed: bool) -> None:
+    """In any order of ops, inserted and removed rows are those of the table, and an update never mixes keys."""
+    weighted = [
+        (-weight if op[0] == "-" else weight, op, key, "x", place) for place, (op, weight, key) in enumerate(ops)
+    ]
+    parts: Parts = split(changes(TRADES, *weighted), Layout("trades", TRADES))
     keys: list[bytes | None] = [b"%d" % key for _, _, key in ops]
-    made = paired(parts, keys if keyed else None)
+    pairs = pair_updates(parts, keys if keyed else None)
     net = [0] * len(ops)
-    for change in made:
+    for change in pairs:
         lone = [("u", True, False)] if keyed and change.after is not None and ops[change.after][0] == "+U" else []
         assert (change.op, change.before is None, change.after is None) in {
             *lone,
@@ -173,14 +184,14 @@ def test_no_row_is_lost_or_made_by_pairing(ops: list[tuple[str, int, int]], keye
         if change.before is not None and change.after is not None:
             assert change.before < change.after
             assert not keyed or keys[change.before] == keys[change.after]
-    assert net == [row[0] for row in signed]
-    assert [c.row for c in made] == sorted(c.row for c in made)
+    assert net == [row[0] for row in weighted]
+    assert [c.row for c in pairs] == sorted(c.row for c in pairs)
 
 
-def test_what_is_written_comes_back(spark: SparkSession) -> None:
+def test_written_rows_are_read_back(spark: SparkSession) -> None:
     table = changes(TRADES, ("+I", 1, "a", 1), ("-U", 2, "b", 1), ("+U", 2, "b", 2), (-2, "-D", 3, None, None))
     records = list(writing(TRADES, "debezium").records(table))
-    assert [row[1:] for row in said(rows(spark, reading(TRADES, "debezium"), records))] == [
+    assert [row[1:] for row in summarize(rows(spark, reading(TRADES, "debezium"), records))] == [
         (1, 1, "a", 1),
         (-1, 2, "b", 1),
         (1, 2, "b", 2),
@@ -189,9 +200,9 @@ def test_what_is_written_comes_back(spark: SparkSession) -> None:
     ]
 
 
-def test_ops_say_the_change_itself() -> None:
-    made = writing(TRADES, "ops", key="id")
-    assert made.takes == "changelog"
-    assert list(made.records(changes(TRADES, (-2, "-D", 1, "pen", 1)))) == [
+def test_ops_contain_the_change() -> None:
+    encoder = writing(TRADES, "ops", key="id")
+    assert encoder.takes == "changelog"
+    assert list(encoder.records(changes(TRADES, (-2, "-D", 1, "pen", 1)))) == [
         (b'{"id":1}', b'{"op":"-D","weight":-2,"step":7,"row":{"id":1,"name":"pen","qty":1}}')
     ]

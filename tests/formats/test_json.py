@@ -1,4 +1,4 @@
-"""JSON: what is read, what is refused, and that what is written comes back."""
+"""JSON: valid rows, rejected rows, and round trips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from pyspark.sql import SparkSession
 
-from tests.formats.records import EVERYTHING, TRADES, changes, everything, reading, rows, said, same, unrowed, writing
+from tests.formats.records import (
+    EVERYTHING,
+    TRADES,
+    changes,
+    everything,
+    reading,
+    rows,
+    same,
+    summarize,
+    without_rows,
+    writing,
+)
 from tests.tiers import examples
 from tidegate.core.schema import Column
 from tidegate.errors import Error
@@ -18,7 +29,7 @@ NOON = dt.datetime(2024, 5, 1, 12)
 TIMES = (Column("at", "timestamp"), Column("local", "timestamp_ntz"))
 
 
-def test_rows_and_what_is_wrong_with_others(spark: SparkSession) -> None:
+def test_valid_rows_and_errors_of_malformed_ones(spark: SparkSession) -> None:
     columns = (*TRADES, Column("price", "decimal(8,2)", nullable=False))
     records = [
         '{"id":1,"name":"pen","qty":2,"price":"0.50"}',
@@ -38,9 +49,9 @@ def test_rows_and_what_is_wrong_with_others(spark: SparkSession) -> None:
         b'{"id":11,"name":"\xff","price":1}',
         b'{"id":"\xff","price":1}',
     ]
-    found = rows(spark, reading(columns), [(None, record) for record in records])
+    results = rows(spark, reading(columns), [(None, record) for record in records])
     tombstone = "the record has no value (a tombstone), and trades has no primary key"
-    assert [row[2:] if len(row) > 2 else row[1] for row in said(found, columns)] == [
+    assert [row[2:] if len(row) > 2 else row[1] for row in summarize(results, columns)] == [
         (1, "pen", 2, pytest.approx(0.5)),
         (2, None, 2, 3),
         (3, '{"a":1}', None, 1),
@@ -58,10 +69,10 @@ def test_rows_and_what_is_wrong_with_others(spark: SparkSession) -> None:
         (11, "�", None, 1),
         "id: '�' is not a BIGINT",
     ]
-    raws = [row["__raw"] for row in found if row["__error"] is not None]
+    raws = [row["__raw"] for row in results if row["__error"] is not None]
     assert raws[0] == '{"id":"four","price":1}' and raws[2] == '{"id":6,"name":"pen","qty":1}'
     assert raws[-1] == '{"id":"�","price":1}' and raws[-2] is None
-    assert all(row["__raw"] is None for row in found if row["__error"] is None)
+    assert all(row["__raw"] is None for row in results if row["__error"] is None)
 
 
 @pytest.mark.parametrize(
@@ -78,20 +89,20 @@ def test_times_as_numbers_and_as_text(spark: SparkSession, unit: str, number: st
     ]
     records = [(None, f'{{"at":{time},"local":{time}}}') for time in times]
     records += [(None, '{"at":"soon"}'), (None, '{"local":true}'), (None, '{"at":99999999999999999999}')]
-    found = said(rows(spark, reading(TIMES, timestamp_unit=unit), records), TIMES)
+    results = summarize(rows(spark, reading(TIMES, timestamp_unit=unit), records), TIMES)
     wall = NOON.replace(hour=14)
-    assert [row[2:] for row in found[:5]] == [(NOON, NOON)] * 4 + [(NOON, wall)]
-    assert [row[1] for row in found[5:]] == [
+    assert [row[2:] for row in results[:5]] == [(NOON, NOON)] * 4 + [(NOON, wall)]
+    assert [row[1] for row in results[5:]] == [
         "at: 'soon' is not a TIMESTAMP",
         "local: 'true' is not a TIMESTAMP_NTZ",
         "at: '99999999999999999999' is not a TIMESTAMP",
     ]
 
 
-def test_a_number_of_another_unit_is_refused_and_fractions_of_seconds_are_read(spark: SparkSession) -> None:
+def test_a_number_of_another_unit_is_rejected_and_fractions_of_seconds_are_read(spark: SparkSession) -> None:
     records = [(None, '{"at":1714564800000}'), (None, '{"at":1714564800.25}')]
-    found = said(rows(spark, reading(TIMES), records), TIMES)
-    assert found == [(0, "at: '1714564800000' is not a TIMESTAMP"), (1, 1, NOON.replace(microsecond=250_000), None)]
+    results = summarize(rows(spark, reading(TIMES), records), TIMES)
+    assert results == [(0, "at: '1714564800000' is not a TIMESTAMP"), (1, 1, NOON.replace(microsecond=250_000), None)]
 
 
 def test_patterns(spark: SparkSession) -> None:
@@ -99,15 +110,15 @@ def test_patterns(spark: SparkSession) -> None:
     options = {"timestamp_format": "dd.MM.yyyy HH:mm", "date_format": "dd.MM.yyyy"}
     records = [(None, '{"at":"01.05.2024 12:00","local":"01.05.2024 12:00","day":"01.05.2024"}')]
     records += [(None, '{"local":"2024-05-01"}'), (None, '{"day":"2024-05-01"}')]
-    found = said(rows(spark, reading(columns, **options), records), columns)
-    assert found == [
+    results = summarize(rows(spark, reading(columns, **options), records), columns)
+    assert results == [
         (0, 1, NOON, NOON, NOON.date()),
         (1, "local: '2024-05-01' is not a TIMESTAMP_NTZ"),
         (2, "day: '2024-05-01' is not a DATE"),
     ]
 
 
-def test_what_is_wrong_inside_of_nested_values(spark: SparkSession) -> None:
+def test_errors_inside_nested_values(spark: SparkSession) -> None:
     columns = (Column("times", "array<timestamp>"), Column("numbered", "map<int,timestamp_ntz>"))
     records = ['{"times":["2024-05-01",null]}', '{"times":["soon"]}', '{"numbered":{"a":null}}']
     records += [
@@ -115,9 +126,9 @@ def test_what_is_wrong_inside_of_nested_values(spark: SparkSession) -> None:
         '{"numbered":{"1":"soon"}}',
         '{"numbered":{"1":"2024-05-01T12:00:00"}}',
     ]
-    found = said(rows(spark, reading(columns), [(None, record) for record in records]), columns)
+    results = summarize(rows(spark, reading(columns), [(None, record) for record in records]), columns)
     kind = "is not a MAP<INT,TIMESTAMP_NTZ>"
-    assert found == [
+    assert results == [
         (0, 1, [NOON.replace(hour=0), None], None),
         (1, """times: '["soon"]' is not a ARRAY<TIMESTAMP>"""),
         (2, f"""numbered: '{{"a":null}}' {kind}"""),
@@ -129,28 +140,28 @@ def test_what_is_wrong_inside_of_nested_values(spark: SparkSession) -> None:
 
 @examples(3)
 @given(everything(60))
-def test_what_is_written_comes_back(spark: SparkSession, given: list[tuple[object, ...]]) -> None:
-    table = changes(EVERYTHING, *(("+I", *row) for row in given))
+def test_written_rows_are_read_back(spark: SparkSession, inserted: list[tuple[object, ...]]) -> None:
+    table = changes(EVERYTHING, *(("+I", *row) for row in inserted))
     records = list(writing(EVERYTHING).records(table))
-    assert [key for key, _ in records] == [None] * len(given)
-    found = rows(spark, reading(EVERYTHING), records)
-    assert [row["__error"] for row in found] == [None] * len(given)
-    for row, expected in zip(found, given, strict=True):
+    assert [key for key, _ in records] == [None] * len(inserted)
+    results = rows(spark, reading(EVERYTHING), records)
+    assert [row["__error"] for row in results] == [None] * len(inserted)
+    for row, expected in zip(results, inserted, strict=True):
         for column, value in zip(EVERYTHING, expected, strict=True):
-            assert same(unrowed(row[column.name]), value), (column, row[column.name], value)
+            assert same(without_rows(row[column.name]), value), (column, row[column.name], value)
 
 
-def test_weights_and_keys_of_rows_that_are_added() -> None:
+def test_weights_and_keys_of_appended_rows() -> None:
     table = changes(TRADES, (2, "+I", 1, "pen", 5), (1, "+I", 2, 'a"b', None))
     pen, other = b'{"id":1,"name":"pen","qty":5}', b'{"id":2,"name":"a\\"b","qty":null}'
     assert list(writing(TRADES).records(table)) == [(None, pen), (None, pen), (None, other)]
-    keyed = list(writing(TRADES, primary=["id"]).records(table))
-    assert [key for key, _ in keyed] == [b'{"id":1}', b'{"id":1}', b'{"id":2}']
+    with_keys = list(writing(TRADES, primary=["id"]).records(table))
+    assert [key for key, _ in with_keys] == [b'{"id":1}', b'{"id":1}', b'{"id":2}']
     pair = writing(TRADES, key="QTY, name").records(table)
     assert [key for key, _ in pair][-1] == b'{"qty":null,"name":"a\\"b"}'
 
 
-def test_rows_that_go_cannot_be_appended() -> None:
+def test_retractions_cannot_be_appended() -> None:
     with pytest.raises(Error) as caught:
         list(writing(TRADES).records(changes(TRADES, ("-D", 1, "pen", 5))))
     assert caught.value.code == "SINK_CANNOT_TAKE"

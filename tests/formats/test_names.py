@@ -1,4 +1,4 @@
-"""Formats by the names that users write, and their options."""
+"""Names and options of formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from tests.formats.records import TRADES, bag, reading, writing
 from tidegate.errors import Error
-from tidegate.formats.avro import AvroReader, AvroWriter
+from tidegate.formats.avro import AvroReader
+from tidegate.formats.avro_writer import AvroWriter
 from tidegate.formats.contract import Layout
 from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
 from tidegate.formats.envelopes import OpsEncoder, PlainDecoder, PlainEncoder, UpsertDecoder, UpsertEncoder
@@ -31,10 +32,10 @@ URL = "http://localhost:8081"
         ("debezium-avro", {"schema-registry-url": URL}, DebeziumDecoder, AvroReader),
     ],
 )
-def test_names_of_sources(format: str | None, options: dict[str, str], envelope: type, encoding: type) -> None:
-    made = reading(TRADES, format, **options)
-    assert type(made) is envelope
-    assert type(made.reader) is encoding  # type: ignore[attr-defined]
+def test_format_names_of_sources(format: str | None, options: dict[str, str], envelope: type, encoding: type) -> None:
+    created = reading(TRADES, format, **options)
+    assert type(created) is envelope
+    assert type(created.reader) is encoding  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,10 @@ def test_names_of_sources(format: str | None, options: dict[str, str], envelope:
         ("OPS_AVRO", OpsEncoder, True),
     ],
 )
-def test_names_of_sinks(format: str | None, envelope: type, is_avro: bool) -> None:
-    made = writing(TRADES, format, ["id"], **({"schema_registry_url": URL} if is_avro else {}))
-    assert type(made) is envelope
-    assert (type(made.writer) is AvroWriter) == is_avro  # type: ignore[attr-defined]
+def test_format_names_of_sinks(format: str | None, envelope: type, is_avro: bool) -> None:
+    created = writing(TRADES, format, ["id"], **({"schema_registry_url": URL} if is_avro else {}))
+    assert type(created) is envelope
+    assert (type(created.writer) is AvroWriter) == is_avro  # type: ignore[attr-defined]
 
 
 def test_with_a_key_plain_is_upsert() -> None:
@@ -60,38 +61,38 @@ def test_with_a_key_plain_is_upsert() -> None:
         assert isinstance(reading(TRADES, format, ["id"]), UpsertDecoder)
 
 
-def refused(format: str | None, is_sink: bool = False, primary: tuple[str, ...] = (), **options: str) -> Error:
+def error_of(format: str | None, is_sink: bool = False, primary: tuple[str, ...] = (), **options: str) -> Error:
     with pytest.raises(Error) as caught:
         (writing if is_sink else reading)(TRADES, format, primary, **options)
     return caught.value
 
 
-def test_names_that_are_none() -> None:
-    found = refused("debezum")
-    assert (found.code, found.message) == ("UNKNOWN_FORMAT", "kafka has no format debezum")
-    assert found.hint == "did you mean debezium?"
-    assert refused("ops").code == "UNKNOWN_FORMAT"
-    assert "did you mean avro?" in str(refused("arvo").hint)
+def test_unknown_formats() -> None:
+    error = error_of("debezum")
+    assert (error.code, error.message) == ("UNKNOWN_FORMAT", "kafka has no format debezum")
+    assert error.hint == "did you mean debezium?"
+    assert error_of("ops").code == "UNKNOWN_FORMAT"
+    assert "did you mean avro?" in str(error_of("arvo").hint)
 
 
-def test_options_that_cannot_be() -> None:
-    assert refused("avro").code == "MISSING_OPTION"
-    assert refused("json", schema_registry_url=URL).code == "UNKNOWN_OPTION"
-    assert refused("debezium-json", encode="avro").message == (
+def test_invalid_options() -> None:
+    assert error_of("avro").code == "MISSING_OPTION"
+    assert error_of("json", schema_registry_url=URL).code == "UNKNOWN_OPTION"
+    assert error_of("debezium-json", encode="avro").message == (
         "format debezium-json is json, but option 'encode' says avro"
     )
-    assert refused("debezium", encode="csv").hint == "expected 'json' or 'avro'"
-    assert refused("json", timestamp_unit="m").hint == "expected 's', 'ms', 'us' or 'ns'"
-    assert refused("json", is_sink=True, key="id, nam").hint == "did you mean name?"
-    assert refused("json", is_sink=True, key="id,name", key_format="raw").message == (
+    assert error_of("debezium", encode="csv").hint == "expected 'json' or 'avro'"
+    assert error_of("json", timestamp_unit="m").hint == "expected 's', 'ms', 'us' or 'ns'"
+    assert error_of("json", is_sink=True, key="id, nam").hint == "did you mean name?"
+    assert error_of("json", is_sink=True, key="id,name", key_format="raw").message == (
         "key_format 'raw' is for a single column, but the key is id and name"
     )
-    assert refused("json", primary=("id", "name"), key_format="raw").code == "INVALID_OPTION"
-    assert refused("json", key_format="raw").code == "UNKNOWN_OPTION"
+    assert error_of("json", primary=("id", "name"), key_format="raw").code == "INVALID_OPTION"
+    assert error_of("json", key_format="raw").code == "UNKNOWN_OPTION"
 
 
-def test_what_is_left_is_for_the_caller() -> None:
-    given = bag(timestamp_unit="ms", topic="trades")
-    decoder(Layout("trades", TRADES), "json", given, keyed=False)
-    assert given.required("topic", "name") == "trades"
-    given.finish()
+def test_options_that_are_not_of_the_format_stay_in_the_bag() -> None:
+    options = bag(timestamp_unit="ms", topic="trades")
+    decoder(Layout("trades", TRADES), "json", options, keyed=False)
+    assert options.required("topic", "name") == "trades"
+    options.finish()

@@ -1,4 +1,4 @@
-"""CSV and raw: what is read, refused and written."""
+"""CSV and raw: valid rows, rejected rows, and round trips."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.formats.records import TRADES, changes, reading, rows, said, writing
+from tests.formats.records import TRADES, changes, reading, rows, summarize, writing
 from tidegate.core.schema import Column
 from tidegate.errors import Error
 
@@ -16,7 +16,7 @@ WORD = (Column("word", "string"),)
 NOON = dt.datetime(2024, 5, 1, 12)
 
 
-def test_csv_rows_and_what_is_wrong_with_others(spark: SparkSession) -> None:
+def test_valid_csv_rows_and_errors_of_malformed_ones(spark: SparkSession) -> None:
     records = [
         "1,pen,2,2024-05-01T12:00:00Z",
         '2,"a, ""b""",,',
@@ -27,8 +27,8 @@ def test_csv_rows_and_what_is_wrong_with_others(spark: SparkSession) -> None:
         "",
         None,
     ]
-    found = said(rows(spark, reading(ITEMS, "csv"), [(None, record) for record in records]), ITEMS)
-    assert found == [
+    results = summarize(rows(spark, reading(ITEMS, "csv"), [(None, record) for record in records]), ITEMS)
+    assert results == [
         (0, 1, 1, "pen", 2, NOON),
         (1, 1, 2, 'a, "b"', None, None),
         (2, "expected 4 fields"),
@@ -43,8 +43,8 @@ def test_csv_rows_and_what_is_wrong_with_others(spark: SparkSession) -> None:
 def test_csv_of_another_dialect_with_keys_of_text(spark: SparkSession) -> None:
     options = {"delimiter": ";", "quote": "'", "null_value": "-", "timestamp_format": "dd.MM.yyyy HH:mm"}
     records = [(None, "1;'a;b';-;01.05.2024 12:00"), ("2", None), ('{"id":3}', None), ("x", None)]
-    found = said(rows(spark, reading(ITEMS, "CSV", ["id"], **options), records), ITEMS)
-    assert found == [
+    results = summarize(rows(spark, reading(ITEMS, "CSV", ["id"], **options), records), ITEMS)
+    assert results == [
         (0, 1, 1, "a;b", None, NOON),
         (1, -1, 2, None, None, None),
         (2, -1, 3, None, None, None),
@@ -52,23 +52,23 @@ def test_csv_of_another_dialect_with_keys_of_text(spark: SparkSession) -> None:
     ]
 
 
-def test_csv_that_is_written_comes_back(spark: SparkSession) -> None:
-    given = [(1, "pen", 2, NOON), (2, 'a, "b"\nc', None, None), (3, " x ", -1, NOON)]
-    records = list(writing(ITEMS, "csv").records(changes(ITEMS, *(("+I", *row) for row in given))))
+def test_written_csv_is_read_back(spark: SparkSession) -> None:
+    inserted = [(1, "pen", 2, NOON), (2, 'a, "b"\nc', None, None), (3, " x ", -1, NOON)]
+    records = list(writing(ITEMS, "csv").records(changes(ITEMS, *(("+I", *row) for row in inserted))))
     assert records[0] == (None, b"1,pen,2,2024-05-01 12:00:00")
-    found = said(rows(spark, reading(ITEMS, "csv"), records), ITEMS)
-    assert [row[2:] for row in found] == given
+    results = summarize(rows(spark, reading(ITEMS, "csv"), records), ITEMS)
+    assert [row[2:] for row in results] == inserted
 
 
 def test_raw_text_and_bytes(spark: SparkSession) -> None:
     records: list[tuple[str | None, bytes | None]] = [(None, b"a\nb"), (None, b""), (None, b"\xff"), (None, None)]
-    assert said(rows(spark, reading(WORD, "raw"), records), WORD)[:3] == [
+    assert summarize(rows(spark, reading(WORD, "raw"), records), WORD)[:3] == [
         (0, 1, "a\nb"),
         (1, 1, ""),
         (2, "word: not UTF-8 text"),
     ]
     blobs = (Column("blob", "binary"),)
-    assert said(rows(spark, reading(blobs, "raw"), records[:3]), blobs) == [
+    assert summarize(rows(spark, reading(blobs, "raw"), records[:3]), blobs) == [
         (0, 1, b"a\nb"),
         (1, 1, b""),
         (2, 1, b"\xff"),
@@ -79,7 +79,7 @@ def test_raw_text_and_bytes(spark: SparkSession) -> None:
     ]
 
 
-def test_what_these_cannot_hold() -> None:
+def test_columns_that_csv_and_raw_cannot_hold() -> None:
     for make in (reading, writing):
         with pytest.raises(Error) as caught:
             make(TRADES, "raw")

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.formats.records import TRADES, changes, reading, rows, said, writing
+from tests.formats.records import TRADES, changes, reading, rows, summarize, writing
 from tidegate.core.schema import Column
 from tidegate.errors import Error
 
@@ -32,8 +32,8 @@ def test_values_and_tombstones(spark: SparkSession) -> None:
         ("10", "not json"),
     ]
     for format in ("json", "upsert", "UPSERT_JSON"):
-        found = rows(spark, reading(TRADES, format, ["id"]), records)
-        assert said(found) == [
+        results = rows(spark, reading(TRADES, format, ["id"]), records)
+        assert summarize(results) == [
             (0, 1, 1, "pen", None),
             (1, 1, 2, "from the key", None),
             (2, 1, 3, "from a bare key", None),
@@ -47,7 +47,7 @@ def test_values_and_tombstones(spark: SparkSession) -> None:
             (10, "id: 'nine' is not a BIGINT"),
             (11, "not a JSON object"),
         ]
-        assert [row["__raw"] for row in found[7:]] == [None, "pen", '{"other":8}', '{"id":"nine"}', "not json"]
+        assert [row["__raw"] for row in results[7:]] == [None, "pen", '{"other":8}', '{"id":"nine"}', "not json"]
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_values_and_tombstones(spark: SparkSession) -> None:
 )
 def test_keys_of_text(spark: SparkSession, options: dict[str, str], expected: list[str | None]) -> None:
     keys = ["AAPL", '"AAPL"', "5", "1.50", "{x", '{"word":"AAPL"}']
-    found = rows(spark, reading(WORDS, "json", ["word"], **options), [(key, None) for key in keys])
-    assert [row["word"] for row in found] == expected
-    assert [row["__error"] is None for row in found] == [word is not None for word in expected]
+    results = rows(spark, reading(WORDS, "json", ["word"], **options), [(key, None) for key in keys])
+    assert [row["word"] for row in results] == expected
+    assert [row["__error"] is None for row in results] == [word is not None for word in expected]
 
 
 def test_keys_of_several_columns(spark: SparkSession) -> None:
@@ -73,10 +73,10 @@ def test_keys_of_several_columns(spark: SparkSession) -> None:
         ('{"a":1,"at":1714564800}', '{"v":"x"}'),
         ('{"a":1,"at":1714564800}', '{"a":2}'),
     ]
-    found = said(rows(spark, reading(PAIRS, "upsert", ["a", "at"]), records), PAIRS)
+    results = summarize(rows(spark, reading(PAIRS, "upsert", ["a", "at"]), records), PAIRS)
     noon = dt.datetime(2024, 5, 1, 12)
     unreadable = "the key of the tombstone cannot be read as (a INT, at TIMESTAMP)"
-    assert found == [
+    assert results == [
         (0, -1, 1, noon, None),
         (1, unreadable),
         (2, unreadable),
@@ -89,9 +89,9 @@ def test_updates_are_written_as_rows_and_deletes_as_tombstones() -> None:
     table = changes(
         TRADES, ("+I", 1, "pen", 1), ("-U", 2, "cup", 1), ("+U", 2, "cup", 2), ("-D", 3, "hat", 1), ("+I", 3, "hat", 9)
     )
-    made = writing(TRADES, "upsert", ["id"])
-    assert made.takes == "upsert"
-    assert list(made.records(table)) == [
+    encoder = writing(TRADES, "upsert", ["id"])
+    assert encoder.takes == "upsert"
+    assert list(encoder.records(table)) == [
         (b'{"id":1}', b'{"id":1,"name":"pen","qty":1}'),
         (b'{"id":2}', b'{"id":2,"name":"cup","qty":2}'),
         (b'{"id":3}', None),
@@ -101,7 +101,7 @@ def test_updates_are_written_as_rows_and_deletes_as_tombstones() -> None:
     assert [key for key, _ in raw] == [b"1", b"2", b"3", b"3"]
 
 
-def test_a_key_is_needed() -> None:
+def test_a_key_is_required() -> None:
     with pytest.raises(Error) as caught:
         reading(TRADES, "upsert")
     assert caught.value.message == "format upsert needs a key, but trades has no PRIMARY KEY"
@@ -113,8 +113,8 @@ def test_a_key_is_needed() -> None:
 
 
 @pytest.mark.parametrize("key_format", ["json", "raw"])
-def test_what_is_written_comes_back(spark: SparkSession, key_format: str) -> None:
+def test_written_rows_are_read_back(spark: SparkSession, key_format: str) -> None:
     table = changes(WORDS, ("+I", '"q"', 1), ("+I", "5", 2), ("-D", "é {", 3), ("-D", '"q"', 1))
     records = list(writing(WORDS, "upsert", ["word"], key_format=key_format).records(table))
-    found = said(rows(spark, reading(WORDS, "upsert", ["word"], key_format=key_format), records), WORDS)
-    assert found == [(0, 1, '"q"', 1), (1, 1, "5", 2), (2, -1, "é {", None), (3, -1, '"q"', None)]
+    results = summarize(rows(spark, reading(WORDS, "upsert", ["word"], key_format=key_format), records), WORDS)
+    assert results == [(0, 1, '"q"', 1), (1, 1, "5", 2), (2, -1, "é {", None), (3, -1, '"q"', None)]

@@ -1,4 +1,4 @@
-"""What the Kafka tests share."""
+"""Helpers of the Kafka tests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidegate import Database
 
 
 def topic(broker: Broker, word: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-    """A new topic whose name begins with a word."""
+    """Creates a topic whose name begins with a word, and returns the name."""
     return broker.create_topic(f"{word}-{uuid.uuid4().hex[:8]}", partitions, dict(config or {}))
 
 
-def put(
+def produce_json(
     broker: Broker, topic: str, *rows: Mapping[str, Any] | None, key: str | None = None, partition: int = 0
 ) -> None:
-    """Rows as JSON, each keyed by the value of one of its fields, or by nothing."""
+    """Sends rows as JSON; the key of a record is one of the row's fields, or none."""
     records = [
         (str(row[key]).encode() if row is not None and key is not None else None, json.dumps(row).encode())
         for row in rows
@@ -31,9 +31,9 @@ def rows(db: Database, query: str) -> list[tuple[Any, ...]]:
     return sorted(db.query(query).rows(), key=repr)
 
 
-def told(db: Database, relation: str) -> list[tuple[str, str]]:
-    """The errors of a relation: message and row."""
-    found: Sequence[tuple[Any, ...]] = db.query(
+def errors_of(db: Database, relation: str) -> list[tuple[str, str]]:
+    """Message and row of each error of a relation."""
+    errors: Sequence[tuple[Any, ...]] = db.query(
         f"SELECT message, row FROM system.errors WHERE relation = '{relation}'"
     ).rows()
-    return [(str(message), str(row)) for message, row in found]
+    return [(str(message), str(row)) for message, row in errors]

@@ -1,4 +1,4 @@
-"""The broker goes away and comes back while a pipeline reads from it and writes to it."""
+"""The broker is restarted while a pipeline reads from it and writes to it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import tidegate
-from tests.kafka.helpers import put, topic
+from tests.kafka.helpers import produce_json, topic
 from tests.servers import kafka_broker
 
 
-def test_reading_and_writing_go_on_when_the_broker_is_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_source_and_sink_continue_after_the_broker_is_back(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     with kafka_broker(tmp_path / "kafka") as broker, tidegate.connect(tmp_path / "db", spark=spark) as db:
         source, target = topic(broker, "in"), topic(broker, "out")
@@ -23,19 +23,19 @@ def test_reading_and_writing_go_on_when_the_broker_is_back(spark: SparkSession, 
             CREATE MATERIALIZED VIEW both AS SELECT id FROM s UNION ALL SELECT id FROM local;
             CREATE SINK k FROM both INTO KAFKA (brokers = '{broker.address}', topic = '{target}');
         """)
-        put(broker, source, {"id": 1})
+        produce_json(broker, source, {"id": 1})
         db.start()
-        until(lambda: found(broker, target) == [1])
+        until(lambda: ids_in(broker, target) == [1])
         broker.stop()
         db.insert("local", [(2,)])
         db.wait(3)
         broker.start()
-        put(broker, source, {"id": 3})
+        produce_json(broker, source, {"id": 3})
         db.insert("local", [(4,)])
-        until(lambda: found(broker, target) == [1, 2, 3, 4], lambda: db.wait(0.1))
+        until(lambda: ids_in(broker, target) == [1, 2, 3, 4], lambda: db.wait(0.1))
 
 
-def found(broker: object, name: str) -> list[int]:
+def ids_in(broker: object, name: str) -> list[int]:
     return sorted(json.loads(record.value)["id"] for record in broker.read_committed(name))  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""Formats from end to end: Avro with a real registry, whose schema evolves mid-stream, and Debezium."""
+"""Formats end to end: Avro with a real registry and a schema that evolves mid-stream, and Debezium."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from pyspark.sql import SparkSession
 
 import tidegate
-from tests.kafka.helpers import rows, told, topic
+from tests.kafka.helpers import errors_of, rows, topic
 from tests.servers import Broker
 
 FIRST = {
@@ -82,9 +82,9 @@ def test_avro_and_debezium(spark: SparkSession, tmp_path: Path, broker: Broker, 
         assert rows(db, "SELECT * FROM instruments") == [("A", None, 1)]
         assert rows(db, "SELECT * FROM keyed") == [(1, 11), (3, 30)]
         assert rows(db, "SELECT * FROM total") == [(2, 41)]
-        assert len(told(db, "instruments")) == 2
-        assert {message.partition(": ")[2] for message, _ in told(db, "keyed")} == {
-            message.partition(": ")[2] for message, _ in told(db, "bag")
+        assert len(errors_of(db, "instruments")) == 2
+        assert {message.partition(": ")[2] for message, _ in errors_of(db, "keyed")} == {
+            message.partition(": ")[2] for message, _ in errors_of(db, "bag")
         }
 
         evolved = [{"symbol": "A", "lot": 2, "sector": "tech"}, {"symbol": "B", "lot": 5, "sector": None}]
@@ -107,8 +107,8 @@ def test_avro_and_debezium(spark: SparkSession, tmp_path: Path, broker: Broker, 
         db.step()
         assert rows(db, "SELECT * FROM copied") == rows(db, "SELECT * FROM keyed") == [(3, 30)]
         assert rows(db, "SELECT * FROM again WHERE sector = 'tech'") == [("tech", 2)]
-    said = [json.loads(record.value or b"") for record in broker.read_committed(ops)]
-    assert {(each["op"], each["row"]["id"]) for each in said} == {("+I", 1), ("+I", 3), ("-D", 1)}
+    written = [json.loads(record.value or b"") for record in broker.read_committed(ops)]
+    assert {(each["op"], each["row"]["id"]) for each in written} == {("+I", 1), ("+I", 3), ("-D", 1)}
 
 
 def test_a_registry_that_does_not_answer(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""The statements of docs/kafka.md run as they stand there, against a broker."""
+"""The statements of docs/kafka.md, run against a broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import tidegate
-from tests.kafka.helpers import put, rows
+from tests.kafka.helpers import produce_json, rows
 from tests.servers import Broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
@@ -20,8 +20,8 @@ def test_the_statements_of_the_page_run(spark: SparkSession, tmp_path: Path, bro
     assert len(blocks) == 4
     for topic in ("trades", "quotes", "instruments", "sector-totals"):
         broker.create_topic(topic)
-    put(broker, "trades", TRADE)
-    put(broker, "instruments", {"symbol": "AAPL", "sector": "tech", "lot_size": 100}, key="symbol")
+    produce_json(broker, "trades", TRADE)
+    produce_json(broker, "instruments", {"symbol": "AAPL", "sector": "tech", "lot_size": 100}, key="symbol")
     with tidegate.connect(tmp_path / "db", spark=spark, clock="virtual") as db:
         for block in blocks:
             db.sql(block.replace("localhost:9092", broker.address))

@@ -1,4 +1,4 @@
-"""`FROM KAFKA` as a stream: where it begins, what it reads, and when its rows are late."""
+"""`FROM KAFKA` as a stream: start offsets, formats, and watermarks per partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidegate
-from tests.kafka.helpers import put, rows, told, topic
+from tests.kafka.helpers import errors_of, produce_json, rows, topic
 from tests.servers import Broker
 from tidegate.connectors import registry
 from tidegate.connectors.kafka import jars
@@ -27,20 +27,20 @@ def db(spark: SparkSession, tmp_path: Path) -> Iterator[tidegate.Database]:
         yield database
 
 
-def test_what_records_become(db: tidegate.Database, broker: Broker) -> None:
+def test_formats_metadata_and_malformed_records(db: tidegate.Database, broker: Broker) -> None:
     """Many sources in one pipeline: formats, metadata, malformed records, where reading begins."""
     plain, many1, many2 = topic(broker, "plain", 2), topic(broker, "many"), topic(broker, "many")
     csv, raw, capped = topic(broker, "csv"), topic(broker, "raw"), topic(broker, "capped")
-    put(broker, plain, {"id": 1, "name": "pen"}, {"id": 2, "name": "ink"}, key="name")
+    produce_json(broker, plain, {"id": 1, "name": "pen"}, {"id": 2, "name": "ink"}, key="name")
     broker.produce(plain, [(b"k", b'{"id": "x"}'), (None, b"nonsense"), (b"gone", None)], partition=1)
     broker.produce(
         plain, [(b"k", b'{"id": 3}')], partition=1, timestamp=1_714_564_800_000, headers=[("a", b"1"), ("a", b"2")]
     )
-    put(broker, many1, {"id": 1})
-    put(broker, many2, {"id": 2})
+    produce_json(broker, many1, {"id": 1})
+    produce_json(broker, many2, {"id": 2})
     broker.produce(csv, [(None, b"1;a b;2024-05-01 12:00:00"), (None, b"1;a"), (None, b"2;;")])
     broker.produce(raw, [(b"k", b"\x00\xff"), (None, b"text")])
-    put(broker, capped, *({"id": number} for number in range(25)))
+    produce_json(broker, capped, *({"id": number} for number in range(25)))
     at = f"brokers = '{broker.address}'"
     db.sql(f"""
         CREATE SOURCE plain (id BIGINT, name STRING, _partition INT, _offset BIGINT, _key STRING,
@@ -63,10 +63,10 @@ def test_what_records_become(db: tidegate.Database, broker: Broker) -> None:
         db.sql(f"CREATE MATERIALIZED VIEW v_{name} AS SELECT * FROM {name}")
     db.step()
 
-    got = rows(db, "SELECT id, name, _partition, _offset, _key FROM v_plain")
-    assert got == [(1, "pen", 0, 0, "pen"), (2, "ink", 0, 1, "ink"), (3, None, 1, 3, "k")]
+    plain_rows = rows(db, "SELECT id, name, _partition, _offset, _key FROM v_plain")
+    assert plain_rows == [(1, "pen", 0, 0, "pen"), (2, "ink", 0, 1, "ink"), (3, None, 1, 3, "k")]
     assert rows(db, "SELECT stamped, _headers FROM v_plain WHERE id = 3") == [(NOON, [("a", "2")])]
-    assert told(db, "plain") == [
+    assert errors_of(db, "plain") == [
         (f"topic {plain} partition 1 offset 0: id: 'x' is not a BIGINT", '{"id": "x"}'),
         (f"topic {plain} partition 1 offset 1: not a JSON object", "nonsense"),
         (
@@ -79,17 +79,17 @@ def test_what_records_become(db: tidegate.Database, broker: Broker) -> None:
     assert rows(db, "SELECT * FROM v_by_offset") == [(number,) for number in range(20, 25)]
     assert rows(db, "SELECT * FROM v_by_time") == []
     assert rows(db, "SELECT * FROM v_csv") == [(1, "a b", NOON), (2, None, None)]
-    assert told(db, "csv") == [(f"topic {csv} partition 0 offset 1: expected 3 fields", "1;a")]
+    assert errors_of(db, "csv") == [(f"topic {csv} partition 0 offset 1: expected 3 fields", "1;a")]
     assert sorted(rows(db, "SELECT line FROM v_raw")) == [(b"\x00\xff",), (b"text",)]
     assert len(rows(db, "SELECT * FROM v_capped")) == 25
     steps = [count for (count,) in db.query("SELECT count(*) FROM system.steps WHERE rows_in > 0").rows()]
     assert steps[0] >= 3
 
-    put(broker, many1, {"id": 5})
+    produce_json(broker, many1, {"id": 5})
     db.step()
     assert rows(db, "SELECT * FROM v_late_start") == [(5,)]
     broker.add_partitions(many1, 3)
-    put(broker, many1, {"id": 6}, partition=2)
+    produce_json(broker, many1, {"id": 6}, partition=2)
     db.sql("CREATE MATERIALIZED VIEW twice AS SELECT id, _topic FROM many")
     db.step()
     assert rows(db, "SELECT id FROM v_many WHERE _topic <> 'x'") == [(1,), (2,), (5,), (6,)]
@@ -100,7 +100,7 @@ def minute(at: str, id: int) -> dict[str, object]:
     return {"ts": f"2024-05-01 12:{at}", "id": id}
 
 
-def test_a_lagging_partition_is_not_late_and_an_idle_one_holds_up_nobody(
+def test_a_lagging_partition_is_not_late_and_an_idle_one_delays_nothing(
     db: tidegate.Database, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     name = topic(broker, "lag", 3)
@@ -114,45 +114,45 @@ def test_a_lagging_partition_is_not_late_and_an_idle_one_holds_up_nobody(
         CREATE MATERIALIZED VIEW kept AS SELECT id FROM strict;
     """)
 
-    def waterline() -> object:
-        found = db.query("SELECT value FROM system.waterlines WHERE relation = 'lag'").rows()
-        return found[0][0]
+    def watermark() -> object:
+        watermarks = db.query("SELECT value FROM system.waterlines WHERE relation = 'lag'").rows()
+        return watermarks[0][0]
 
-    put(broker, name, minute("00:10", 1), minute("05:00", 2))
+    produce_json(broker, name, minute("00:10", 1), minute("05:00", 2))
     db.step()
-    assert waterline() is None, "partitions 1 and 2 have had no row yet"
-    put(broker, name, minute("00:20", 3), minute("02:00", 4), partition=1)
+    assert watermark() is None, "partitions 1 and 2 have had no row yet"
+    produce_json(broker, name, minute("00:20", 3), minute("02:00", 4), partition=1)
     db.step()
-    assert waterline() is None
+    assert watermark() is None
     db.advance_clock(dt.timedelta(seconds=15))
     db.step()
-    put(broker, name, minute("00:30", 5), minute("02:30", 6), partition=1)
+    produce_json(broker, name, minute("00:30", 5), minute("02:30", 6), partition=1)
     db.step()
-    assert waterline() is None
+    assert watermark() is None
     db.advance_clock(dt.timedelta(seconds=5))
     db.step()
-    assert waterline() == "2024-05-01 12:02:25", "partition 2 is idle, and so is partition 0"
+    assert watermark() == "2024-05-01 12:02:25", "partition 2 is idle, and so is partition 0"
     assert rows(db, "SELECT * FROM minutes") == [(NOON + dt.timedelta(minutes=1), 3)]
     assert db.query("SELECT count(*) FROM system.late_rows").rows()[0][0] == 0
 
-    put(broker, name, minute("02:26", 7))
-    put(broker, name, minute("02:40", 8), partition=1)
+    produce_json(broker, name, minute("02:26", 7))
+    produce_json(broker, name, minute("02:40", 8), partition=1)
     db.step()
-    assert waterline() == "2024-05-01 12:02:35", "the slowest of the partitions that are awake"
+    assert watermark() == "2024-05-01 12:02:35", "the slowest of the partitions that are not idle"
     db.close()
     with tidegate.connect(tmp_path / "db", spark=spark, clock="virtual") as again:
-        put(broker, name, minute("01:00", 9), partition=2)
+        produce_json(broker, name, minute("01:00", 9), partition=2)
         again.step()
         late = again.query("SELECT relation, view, column FROM system.late_rows").rows()
         assert sorted(late, key=repr) == [("lag", "minutes", "ts"), ("strict", None, "ts")]
         assert rows(again, "SELECT id FROM kept") == [(number,) for number in range(1, 9)]
         again.advance_clock(dt.timedelta(seconds=60))
         again.step()
-        found = again.query("SELECT value FROM system.waterlines WHERE relation = 'lag'").rows()
-        assert found[0][0] == "2024-05-01 12:04:55", "when all are idle the fastest counts"
+        watermarks = again.query("SELECT value FROM system.waterlines WHERE relation = 'lag'").rows()
+        assert watermarks[0][0] == "2024-05-01 12:04:55", "when all are idle the fastest counts"
 
 
-def test_what_cannot_be_reached(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
+def test_a_missing_topic_and_an_unreachable_broker(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
     with tidegate.connect(tmp_path / "a", spark=spark, clock="virtual") as db:
         db.sql(f"""CREATE SOURCE s (id BIGINT) FROM KAFKA (brokers = '{broker.address}', topic = 'nobody-made-it');
                    CREATE MATERIALIZED VIEW v AS SELECT * FROM s""")
@@ -170,15 +170,15 @@ def test_what_cannot_be_reached(spark: SparkSession, tmp_path: Path, broker: Bro
 
 
 def test_options_of_javas_client_only(broker: Broker) -> None:
-    """They are for Spark; our own client cannot ask with them, and need not."""
-    given = [("brokers", broker.address, None), ("topic", "any", None), ("kafka.ssl.truststore.location", "/x", None)]
-    source = registry.source("KAFKA", "s", (Column("id", "bigint"),), given)
+    """They are for Spark's client; librdkafka does not know them."""
+    options = [("brokers", broker.address, None), ("topic", "any", None), ("kafka.ssl.truststore.location", "/x", None)]
+    source = registry.source("KAFKA", "s", (Column("id", "bigint"),), options)
     assert isinstance(source, KafkaStream)
     assert partitions(source.topics.options) is None
     assert source.reachable()
 
 
-def test_without_the_connector(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_connector_jars(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark cannot fetch a version that does not exist."""
     monkeypatch.setenv("TIDEGATE_JARS", str(tmp_path))
     monkeypatch.setattr(jars, "known", lambda _: False)
@@ -234,9 +234,7 @@ def test_without_the_connector(spark: SparkSession, tmp_path: Path, monkeypatch:
         ),
     ],
 )
-def test_options_that_are_refused(
-    db: tidegate.Database, options: str, code: str, message: str, hint: str | None
-) -> None:
+def test_invalid_options(db: tidegate.Database, options: str, code: str, message: str, hint: str | None) -> None:
     with pytest.raises(tidegate.Error) as caught:
         db.sql(f"CREATE SOURCE s (id BIGINT) FROM KAFKA ({options})")
     assert caught.value.code == code

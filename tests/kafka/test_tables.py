@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidegate
-from tests.kafka.helpers import put, rows, told, topic
+from tests.kafka.helpers import errors_of, produce_json, rows, topic
 from tests.servers import Broker
 
 COMPACTED = {
@@ -34,7 +34,7 @@ def test_snapshot_then_live(spark: SparkSession, tmp_path: Path, broker: Broker)
     broker.produce(
         instruments, [*records, (b"S7", None), (b"S8", None), instrument("S8", "back", 8), (b"S9", b"nonsense")]
     )
-    put(broker, trades, *({"id": n, "symbol": f"S{n}"} for n in range(10)), key="symbol")
+    produce_json(broker, trades, *({"id": n, "symbol": f"S{n}"} for n in range(10)), key="symbol")
     define = f"""
         CREATE TABLE instruments {INSTRUMENTS} FROM KAFKA (brokers = '{broker.address}', topic = '{instruments}');
         CREATE TABLE IF NOT EXISTS nothing {INSTRUMENTS}
@@ -65,11 +65,11 @@ def test_snapshot_then_live(spark: SparkSession, tmp_path: Path, broker: Broker)
         wait_for(db, "SELECT * FROM enriched", sorted(expected.items(), key=repr))
         assert rows(db, "SELECT * FROM by_sector") == [("back", 1), ("tech", 48)]
         assert rows(db, "SELECT * FROM none") == [(0,)]
-        assert [message.partition(": ")[2] for message, _ in told(db, "instruments")] == ["not a JSON object"]
+        assert [message.partition(": ")[2] for message, _ in errors_of(db, "instruments")] == ["not a JSON object"]
 
         broker.produce(instruments, [instrument("S1", "food", 1), (b"S2", None)])
         wait_for(db, "SELECT * FROM by_sector", [("back", 1), ("food", 1), ("tech", 46)])
-        put(broker, trades, {"id": 100, "symbol": "S1"}, {"id": 101, "symbol": "S2"}, key="symbol")
+        produce_json(broker, trades, {"id": 100, "symbol": "S1"}, {"id": 101, "symbol": "S2"}, key="symbol")
         after = expected | {100: "food", 101: None}
         wait_for(db, "SELECT * FROM enriched", sorted(after.items(), key=repr))
         db.stop()
@@ -92,12 +92,12 @@ def test_snapshot_then_live(spark: SparkSession, tmp_path: Path, broker: Broker)
 
 def wait_for(db: tidegate.Database, query: str, expected: list[tuple[object, ...]], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
-    while (found := rows(db, query)) != expected and time.monotonic() < deadline:
+    while (content := rows(db, query)) != expected and time.monotonic() < deadline:
         db.wait(timeout=0.1)
-    assert found == expected
+    assert content == expected
 
 
-def test_compaction_that_has_run(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
+def test_a_compacted_topic(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
     name = topic(broker, "compacted", 1, COMPACTED)
     for round_ in range(4):
         broker.produce(name, [instrument(f"S{n}", f"round {round_}", n) for n in range(20)])
@@ -107,8 +107,8 @@ def test_compaction_that_has_run(spark: SparkSession, tmp_path: Path, broker: Br
     while len(broker.read(name)) > 45 and time.monotonic() < deadline:
         broker.produce(name, [instrument("tick", "tick", 0)])
         time.sleep(0.3)
-    kept = len(broker.read(name))
-    assert kept <= 45, f"compaction has not run: {kept} records"
+    remaining = len(broker.read(name))
+    assert remaining <= 45, f"compaction has not run: {remaining} records"
     with tidegate.connect(tmp_path / "db", spark=spark, clock="virtual") as db:
         db.sql(f"""
             CREATE TABLE t {INSTRUMENTS} FROM KAFKA (brokers = '{broker.address}', topic = '{name}');
@@ -152,9 +152,7 @@ def test_compaction_that_has_run(spark: SparkSession, tmp_path: Path, broker: Br
         ("refresh = 'never'", "option 'refresh' cannot be 'never'", None),
     ],
 )
-def test_options_that_make_no_table(
-    spark: SparkSession, tmp_path: Path, option: str, message: str, hint: str | None
-) -> None:
+def test_invalid_options(spark: SparkSession, tmp_path: Path, option: str, message: str, hint: str | None) -> None:
     with tidegate.connect(tmp_path / "db", spark=spark) as db, pytest.raises(tidegate.Error) as caught:
         db.sql(f"CREATE TABLE t {INSTRUMENTS} FROM KAFKA (brokers = 'a', topic = 'a', {option})")
     assert caught.value.code == "INVALID_OPTION"

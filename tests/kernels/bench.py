@@ -1,11 +1,12 @@
-"""Runs a kernel beside its naive model, as the engine would: in blocks, over stored state, with restarts in between."""
+"""Runs a kernel and its naive model side by side, in blocks, on stored state, with restarts."""
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -18,13 +19,16 @@ from tidegate.kernels import make
 from tidegate.kernels.api import Clock, Delta
 from tidegate.kernels.state import CACHE, MemorySegments, Store
 
-AS_IT_IS, COLD, AFTER_A_FAILURE = range(3)
-"""How a step begins: with the cache of the last one, with none, or after an attempt that was lost."""
+WARM, COLD, AFTER_A_FAILURE = range(3)
+"""How a step starts: with the chunk cache of the last step, with an empty cache, or after a lost attempt."""
+
+BlockChanges = Sequence[tuple[Change, int]]
+"""Changes, each with the number of its block."""
 
 
 @dataclass
-class Given:
-    """One change as it is drawn: a row that comes, or (delete) one of those present; and the block it travels in."""
+class DrawnChange:
+    """One change as Hypothesis draws it: a row to insert, or (`delete`) which of the current rows to delete."""
 
     row: Mapping[str, Any]
     delete: bool
@@ -47,8 +51,8 @@ class Bench:
     def __post_init__(self) -> None:
         self.kernel, self.model = make(self.spec), model(self.spec)
 
-    def step(self, inputs: Sequence[Sequence[tuple[Change, int]]], begin: int = AS_IT_IS) -> Delta:
-        """One step of both; what the kernel emits must lead to what the model says."""
+    def step(self, inputs: Sequence[BlockChanges], begin: int = WARM) -> Delta:
+        """One step of kernel and model: the changes that the kernel emits must add up to the content of the model."""
         self.steps += 1
         if begin == COLD:
             CACHE.clear()
@@ -61,29 +65,41 @@ class Bench:
         assert self._content() == self.output
         return delta
 
-    def _run(self, segments: MemorySegments, inputs: Sequence[Sequence[tuple[Change, int]]]) -> Delta:
+    def _run(self, segments: MemorySegments, inputs: Sequence[BlockChanges]) -> Delta:
         state = Store(segments)
-        frames = [self._combined(port, side) for port, side in enumerate(inputs)]
+        frames = [self.input_frame(port, side) for port, side in enumerate(inputs)]
         delta = self.kernel.step(frames, Clock(self.steps, 0), state, first=self.steps == 1)
         state.commit()
         return delta
 
-    def _combined(self, port: int, side: Sequence[tuple[Change, int]]) -> pl.DataFrame | None:
-        """Blocks combined each by itself; the first two are combined once more, as a busy sender does."""
-        numbers = sorted({block for _, block in side})
-        blocks = [self.frame([change for change, block in side if block == number]) for number in numbers]
-        done = [self.kernel.combine(port, block) for block in blocks]
-        if len(done) > 2:
-            done = [self.kernel.combine(port, pl.concat(done[:2])), *done[2:]]
-        return pl.concat(done) if done else None
+    def input_frame(self, port: int, changes: BlockChanges) -> pl.DataFrame | None:
+        return self.combine(port, self.blocks(changes))
+
+    def combine(self, port: int, blocks: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
+        """Combines each block; the first two are combined once more, as a sender with many rows does."""
+        combined = [self.kernel.combine(port, block) for block in blocks]
+        if len(combined) > 2:
+            combined = [self.kernel.combine(port, pl.concat(combined[:2])), *combined[2:]]
+        return pl.concat(combined) if combined else None
+
+    def blocks(self, changes: BlockChanges) -> Iterator[pl.DataFrame]:
+        """One frame per block. All of them are slices of one frame, which is much faster to build than many."""
+        by_block = sorted(changes, key=lambda change: change[1])
+        if by_block:
+            rows, start = self.frame([change for change, _ in by_block]), 0
+            for _, block in groupby(by_block, key=lambda change: change[1]):
+                length = len(list(block))
+                yield rows.slice(start, length)
+                start += length
 
     def frame(self, changes: Sequence[Change]) -> pl.DataFrame:
         data: dict[str, list[Any]] = {name: [change.row[name] for change in changes] for name in self.schema}
-        rows = pl.DataFrame(data, schema=self.schema, strict=False)
-        filed = [(HASH, self.key), *self.hashes]
-        extra = {name: [self._hash(change.row, columns) for change in changes] for name, columns in filed}
-        extra |= {WEIGHT: [change.weight for change in changes], SEQ: [change.place for change in changes]}
-        return rows.with_columns(pl.Series(name, values, dtype=pl.Int64) for name, values in extra.items())
+        for name, columns in [(HASH, self.key), *self.hashes]:
+            data[name] = [self._hash(change.row, columns) for change in changes]
+        data[WEIGHT] = [change.weight for change in changes]
+        data[SEQ] = [change.position for change in changes]
+        internal = {name: pl.Int64() for name in data if name not in self.schema}
+        return pl.DataFrame(data, schema={**self.schema, **internal}, strict=False)
 
     def _hash(self, row: Mapping[str, Any], columns: Sequence[str]) -> int:
         text = repr(picked(row, columns)).encode()
@@ -94,23 +110,23 @@ class Bench:
         if delta.rows is None:
             return
         assert delta.rows.height > 0
-        changed: Counter[Row] = Counter()
+        net: Counter[Row] = Counter()
         weights = delta.rows[WEIGHT].to_list()
         assert weights == sorted(weights, key=lambda weight: weight > 0), "retractions come first"
         for row, weight in zip(_rows(delta.rows), weights, strict=True):
-            assert weight != 0 and (changed[row] == 0 or changed[row] * weight > 0), "a row with both signs"
-            changed[row] += weight
-        for row, weight in changed.items():
+            assert weight != 0 and (net[row] == 0 or net[row] * weight > 0), "a row with both signs"
+            net[row] += weight
+        for row, weight in net.items():
             self.output[row] += weight
             assert self.output[row] >= 0
             if self.output[row] == 0:
                 del self.output[row]
 
     def _content(self) -> Counter[Row]:
-        found = self.kernel.content(Store(self.segments))
+        content = self.kernel.content(Store(self.segments))
         result: Counter[Row] = Counter()
-        if found is not None:
-            for row, weight in zip(_rows(found), found[WEIGHT].to_list(), strict=True):
+        if content is not None:
+            for row, weight in zip(_rows(content), content[WEIGHT].to_list(), strict=True):
                 result[row] += weight
         return result
 
@@ -120,26 +136,30 @@ def _rows(frame: pl.DataFrame) -> list[Row]:
 
 
 def steps(row: st.SearchStrategy[Mapping[str, Any]], deletes: bool, ports: int = 1, most: int = 6) -> Any:
-    """Random steps: per port a list of what is given, and how the step begins."""
-    change = st.builds(Given, row, st.booleans() if deletes else st.just(False), st.integers(0, 50), st.integers(0, 3))
-    side = st.lists(change, max_size=8)
+    """Random steps: a list of changes per port, and how the step starts."""
+    side = st.lists(drawn_change(row, deletes), max_size=8)
     one = st.tuples(st.lists(side, min_size=ports, max_size=ports), st.integers(0, 2))
     return st.lists(one, min_size=1, max_size=most)
 
 
-def play(bench: Bench, drawn: Sequence[tuple[Sequence[Sequence[Given]], int]], places: bool = False) -> None:
-    """Plays random steps: a delete takes one of the rows that are present on its side."""
+def drawn_change(row: st.SearchStrategy[Mapping[str, Any]], deletes: bool) -> st.SearchStrategy[DrawnChange]:
+    delete = st.booleans() if deletes else st.just(False)
+    return st.builds(DrawnChange, row, delete, st.integers(0, 50), st.integers(0, 3))
+
+
+def play(bench: Bench, drawn: Sequence[tuple[Sequence[Sequence[DrawnChange]], int]], positions: bool = False) -> None:
+    """Runs random steps; a delete removes one of the current rows of its port."""
     present: list[list[Mapping[str, Any]]] = [[] for _ in range(bench.ports)]
     for sides, begin in drawn:
         inputs = []
         for port, side in enumerate(sides):
             changes = []
-            for place, given in enumerate(side):
-                if given.delete and present[port]:
-                    row, weight = present[port].pop(given.choice % len(present[port])), -1
+            for position, each in enumerate(side):
+                if each.delete and present[port]:
+                    row, weight = present[port].pop(each.choice % len(present[port])), -1
                 else:
-                    row, weight = given.row, 1
+                    row, weight = each.row, 1
                     present[port].append(row)
-                changes.append((Change(row, weight, place if places else 0), given.block))
+                changes.append((Change(row, weight, position if positions else 0), each.block))
             inputs.append(changes)
         bench.step(inputs, begin)

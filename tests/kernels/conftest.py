@@ -1,5 +1,5 @@
-"""State in tiny pieces, so that a few rows are enough to merge runs and fold them round and round, to make hopping
-windows in rounds, and to give groups places in an array."""
+"""Tiny chunks, so that a few rows are enough to merge runs, to fold them repeatedly, to compute hopping windows in
+rounds, and to group by slots of an array."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SCHEMA = {name: polars_type(type) for name, type in TYPES.items()}
 doubles = st.sampled_from([0.1, 0.2, 0.3, 1e20, 1.0, -1e20, -0.0, 5e-324, 1.7e308, float("nan"), float("inf"), None])
 tame = st.sampled_from([0.1, 0.2, 0.3, 1e8, 1.0, -2.5, None])
 exact = st.sampled_from([0.5, 0.25, 1.0, -2.5, 1024.0, -0.0, float("nan"), float("inf"), None])
-"""Doubles whose sums are the same in any order: input that never retracts is summed as it comes."""
+"""Doubles whose sums are the same in any order, because append-only input is summed in order of arrival."""
 
 
 def rows(reals: st.SearchStrategy[Any]) -> st.SearchStrategy[Mapping[str, Any]]:
@@ -140,16 +140,16 @@ KEYS = st.sampled_from([(), ("k",), ("k", "f")])
 MODULUS = st.sampled_from([0, 3])
 
 
-def checked(
+def property_test(
     calls: tuple[AggregateCall, ...], row: st.SearchStrategy[Any], examples: int, append_only: bool = False
 ) -> Any:
-    """Some of the calls together, over random steps. Input that never retracts comes in an order of its own."""
+    """A test of random subsets of the calls over random steps. Append-only input has an order of arrival."""
     chosen = st.lists(st.sampled_from(calls), min_size=1, max_size=3, unique=True)
 
     @quick(examples)
     @given(chosen, KEYS, MODULUS, steps(row, deletes=not append_only))
     def check(calls: list[AggregateCall], keys: tuple[str, ...], modulus: int, drawn: Any) -> None:
-        play(bench(tuple(calls), keys, append_only, modulus), drawn, places=append_only)
+        play(bench(tuple(calls), keys, append_only, modulus), drawn, positions=append_only)
 
     return check
 
@@ -166,24 +166,24 @@ FEW = {
 }
 few = st.fixed_dictionaries({"f": st.just(0.0), "j": st.just(1), "e": st.just(1.0), "w": st.just(None), **FEW})
 
-test_sums = checked(SUMS, wild, 40)
-test_distinct_values = checked(DISTINCT, rows(tame), 30)
-test_extremes = checked(EXTREMES, few, 50)
-test_arrivals = checked(ARRIVALS, few, 50)
-test_all_values = checked(VALUES, rows(tame), 30)
-test_moments = checked(MOMENTS, rows(tame), 20)
-test_everything_over_append_only_input = checked(EVERY, rows(exact), 40, append_only=True)
+test_sums = property_test(SUMS, wild, 40)
+test_distinct_values = property_test(DISTINCT, rows(tame), 30)
+test_extremes = property_test(EXTREMES, few, 50)
+test_arrivals = property_test(ARRIVALS, few, 50)
+test_all_values = property_test(VALUES, rows(tame), 30)
+test_moments = property_test(MOMENTS, rows(tame), 20)
+test_everything_over_append_only_input = property_test(EVERY, rows(exact), 40, append_only=True)
 
-test_many_sums = pytest.mark.slow(checked(SUMS + MOMENTS + DISTINCT, rows(tame), 2000))
-test_many_values = pytest.mark.slow(checked(EVERY, wild, 2000))
-test_many_extremes = pytest.mark.slow(checked(EXTREMES + ARRIVALS, few, 2000))
-test_many_appends = pytest.mark.slow(checked(EVERY, rows(exact), 1000, append_only=True))
+test_many_sums = pytest.mark.slow(property_test(SUMS + MOMENTS + DISTINCT, rows(tame), 2000))
+test_many_values = pytest.mark.slow(property_test(EVERY, wild, 2000))
+test_many_extremes = pytest.mark.slow(property_test(EXTREMES + ARRIVALS, few, 2000))
+test_many_appends = pytest.mark.slow(property_test(EVERY, rows(exact), 1000, append_only=True))
 
 
-def test_the_best_value_is_looked_for_among_those_of_its_own_group() -> None:
-    """Two keys share a hash; one loses its minimum in the step in which the other gets a smaller one."""
-    found = bench((call("min", "i", type="bigint"),), ("k",), append_only=False, modulus=1)
+def test_the_best_value_of_a_group_is_searched_among_its_own_values() -> None:
+    """Two keys share a hash; one loses its minimum in the step in which the other receives a smaller value."""
+    run = bench((call("min", "i", type="bigint"),), ("k",), append_only=False, modulus=1)
     row = dict.fromkeys(SCHEMA)
-    found.step([[(Change({**row, "k": "a", "i": 1}, 1), 0), (Change({**row, "k": "b", "i": 5}, 1), 0)]])
-    found.step([[(Change({**row, "k": "a", "i": 1}, -1), 0), (Change({**row, "k": "b", "i": 2}, 1), 0)]])
-    assert found.output == {("b", 2): 1}
+    run.step([[(Change({**row, "k": "a", "i": 1}, 1), 0), (Change({**row, "k": "b", "i": 5}, 1), 0)]])
+    run.step([[(Change({**row, "k": "a", "i": 1}, -1), 0), (Change({**row, "k": "b", "i": 2}, 1), 0)]])
+    assert run.output == {("b", 2): 1}

@@ -1,4 +1,4 @@
-"""Rows in their windows, one by one, against the naive model."""
+"""Assigning single rows to windows, against the naive model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.test_windows import at, lengths
-from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.kernels.timed import TimedBench, changes_of, clocks, drawn_steps
 from tests.model.reference import Change, picked
 from tests.model.reference_time import EPOCH, sessions, windows
+from tests.tiers import examples
 from tidegate.core.durations import CalendarInterval
 from tidegate.ir.specs import AssignWindowsSpec
 from tidegate.ir.windows import WindowSpec
@@ -32,18 +33,18 @@ ROW = st.fixed_dictionaries(
 SESSIONS = st.sampled_from([1, 3, 8]).map(lambda gap: WindowSpec("session", "ts", CalendarInterval(micros=gap)))
 
 
-@quick(80)
-@given(lengths("micros") | SESSIONS, st.sampled_from([(), ("k",)]), moments(ROW, deletes=True))
-def test_rows_are_shown_in_their_windows(window: WindowSpec, partition: Any, drawn: Any) -> None:
+@examples(80)
+@given(lengths("micros") | SESSIONS, st.sampled_from([(), ("k",)]), drawn_steps(ROW, deletes=True))
+def test_rows_are_assigned_to_their_windows(window: WindowSpec, partition: Any, drawn: Any) -> None:
     spec = AssignWindowsSpec(window, tuple(SCHEMA), partition)
-    bench, present = Timed(spec, SCHEMA, partition), list[Change]()
-    for moment, clock, changes in zip(drawn, clocks(drawn), given_changes(drawn), strict=True):
+    bench, present = TimedBench(spec, SCHEMA, partition), list[Change]()
+    for step, clock, changes in zip(drawn, clocks(drawn), changes_of(drawn), strict=True):
         for change, _ in changes:
             if change.weight > 0:
                 present.append(change)
             else:
                 present.remove(next(row for row in present if row.row == change.row))
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.output == expected(spec, [row for row in present if row.row["ts"] is not None])
         if window.kind == "session":
             assert bench.content() == bench.output
@@ -51,11 +52,11 @@ def test_rows_are_shown_in_their_windows(window: WindowSpec, partition: Any, dra
 
 def expected(spec: AssignWindowsSpec, rows: list[Change]) -> Counter[Any]:
     if spec.window.kind == "session":
-        found = sessions(spec.window, spec.partition, rows)
+        per_key = sessions(spec.window, spec.partition, rows)
         return Counter(
-            (*picked(row.row, SCHEMA), *(at(edge) for edge in (session.start, session.end)))
-            for session in found
-            for row in session.rows
+            (*picked(entry.row.row, SCHEMA), *(at(edge) for edge in (session.start, session.end)))
+            for session in per_key
+            for entry in session.entries
         )
     return Counter(
         (*picked(row.row, SCHEMA), *(at((edge - EPOCH) // datetime.timedelta(microseconds=1)) for edge in window))

@@ -1,4 +1,4 @@
-"""Groups that have places in an array, beside the same groups found by Polars."""
+"""Grouping by slots of an array, compared with GROUP BY of Polars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tests.kernels.timed import quick
+from tests.tiers import examples
 from tidegate.kernels.aggregates import dense
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
@@ -39,25 +39,25 @@ SCHEMA = {
 }
 
 
-@quick(100)
+@examples(100)
 @given(ROWS, st.sampled_from([["k"], ["ts"], ["b", "k"]]), st.booleans())
 def test_sums_of_groups(drawn: Any, by: list[str], hashed: bool) -> None:
     rows = pl.DataFrame(drawn, schema=SCHEMA, orient="row").select(*by, "i", "x", "w")
     if hashed:
         rows = rows.with_columns(pl.struct(by).hash().reinterpret(signed=True).alias("h"))
-    found = dense.summed(rows, by, {"ts": 10}, "h" if hashed else None)
-    assert found is not None, "there are at most 14 places, and at least 5 rows"
+    sums = dense.sum_groups(rows, by, {"ts": 10}, "h" if hashed else None)
+    assert sums is not None, "there are at most 14 slots, and at least 5 rows"
     firsts = [pl.col("h").first()] if hashed else []
     expected = rows.group_by(by).agg(*firsts, pl.col("i", "x", "w").sum())
-    assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
+    assert_frame_equal(sums, expected.select(sums.columns), check_row_order=False)
 
 
-def test_what_is_not_close_together_has_no_places() -> None:
-    def found(**columns: Any) -> pl.DataFrame | None:
-        return dense.summed(pl.DataFrame(columns), ["k"], {}, None)
+def test_keys_that_are_not_dense_are_left_to_polars() -> None:
+    def sums(**columns: Any) -> pl.DataFrame | None:
+        return dense.sum_groups(pl.DataFrame(columns), ["k"], {}, None)
 
-    assert found(k=[1, 2, 3, 1], n=[1, 1, 1, 1]) is not None
-    assert found(k=[1, 2, 10**9, 1], n=[1, 1, 1, 1]) is None
-    assert found(k=[1, 2, None, 1], n=[1, 1, 1, 1]) is None
-    assert found(k=["a", "b", "c", "a"], n=[1, 1, 1, 1]) is None
-    assert found(k=[1, 2, 3, 1], n=["1", "1", "1", "1"]) is None
+    assert sums(k=[1, 2, 3, 1], n=[1, 1, 1, 1]) is not None
+    assert sums(k=[1, 2, 10**9, 1], n=[1, 1, 1, 1]) is None
+    assert sums(k=[1, 2, None, 1], n=[1, 1, 1, 1]) is None
+    assert sums(k=["a", "b", "c", "a"], n=[1, 1, 1, 1]) is None
+    assert sums(k=[1, 2, 3, 1], n=["1", "1", "1", "1"]) is None

@@ -1,4 +1,4 @@
-"""Groups and rows that nothing can change any more are forgotten, and nobody can tell."""
+"""Groups and rows that can never change again are evicted, which does not change the output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.timed import quick
+from tests.tiers import examples
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.ir.specs import AggregateCall, AggregateSpec, DistinctSpec
 from tidegate.ir.windows import WatermarkTest
@@ -51,8 +51,8 @@ class Run:
         )
         frame = frame.with_columns(pl.col("x").alias(name) for name, _ in self.hashes)
         state = Store(self.segments)
-        given_rows = [self.kernel.combine(0, frame)] if rows else [None]
-        delta = self.kernel.step(given_rows, Clock(self.steps, 0, {"watermark": watermark}), state, self.steps == 1)
+        inputs = [self.kernel.combine(0, frame)] if rows else [None]
+        delta = self.kernel.step(inputs, Clock(self.steps, 0, {"watermark": watermark}), state, self.steps == 1)
         state.commit()
         self.dropped += delta.evicted
         for row in delta.rows.iter_rows() if delta.rows is not None else ():
@@ -66,28 +66,28 @@ class Run:
 
 
 @pytest.mark.parametrize("name", SPECS)
-@quick(40)
+@examples(40)
 @given(
     steps=st.lists(
         st.tuples(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=6), st.integers(0, 2)), max_size=8
     )
 )
-def test_nobody_can_tell(name, steps):
-    forgets, keeps = Run(replace(SPECS[name], evict_before=OVER)), Run(SPECS[name])
+def test_eviction_does_not_change_the_output(name, steps):
+    evicting, keeping = Run(replace(SPECS[name], evict_before=OVER)), Run(SPECS[name])
     watermark = 0
     for rows, move in steps:
         accepted = [(watermark + day, x) for day, x in rows]
-        forgets.step(accepted, watermark)
-        keeps.step(accepted, None)
-        assert forgets.output == keeps.output
+        evicting.step(accepted, watermark)
+        keeping.step(accepted, None)
+        assert evicting.output == keeping.output
         watermark += move
-    forgets.step([], watermark + 100)
-    assert forgets.stored() == 0
-    assert forgets.dropped == sum(1 for _ in keeps.output)
+    evicting.step([], watermark + 100)
+    assert evicting.stored() == 0
+    assert evicting.dropped == sum(1 for _ in keeping.output)
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_row_on_the_line_is_still_there(name):
+def test_a_row_at_the_watermark_is_not_evicted(name):
     run = Run(replace(SPECS[name], evict_before=OVER))
     run.step([(4, 1), (5, 1)], None)
     run.step([], 5)

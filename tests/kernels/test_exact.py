@@ -44,13 +44,13 @@ def test_sums_are_rounded_once(rows: list[tuple[int, float, int]]) -> None:
 
 @settings(deadline=None)
 @given(weighted, st.randoms())
-def test_what_is_taken_away_leaves_nothing(rows: list[tuple[int, float, int]], random: object) -> None:
+def test_retracted_values_leave_no_residue(rows: list[tuple[int, float, int]], random: object) -> None:
     both = rows + [(group, value, -weight) for group, value, weight in rows]
     random.shuffle(both)  # type: ignore[attr-defined]
     assert sums(both).index.size == 0
 
 
-def test_values_that_are_no_numbers_are_counted_apart() -> None:
+def test_nan_and_infinity_are_counted_separately() -> None:
     nan, inf = math.nan, math.inf
     assert sums([(0, inf, 1), (0, 1.0, 1)], 1).floats().tolist() == [inf]
     assert math.isnan(sums([(0, inf, 1), (0, -inf, 1)], 1).floats()[0])
@@ -73,7 +73,7 @@ def test_products_are_split_without_loss(pairs: list[tuple[float, float]]) -> No
 
 
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1))
-def test_decimals_go_through_limbs(values: list[int]) -> None:
+def test_decimals_are_summed_in_limbs(values: list[int]) -> None:
     column = decimals(values, 38, 2)
     assert column.to_list() == [Decimal((int(v < 0), tuple(map(int, str(abs(v)))), -2)) for v in values]
     assert WideSums(limbs_of(column, 4)).integers() == values
@@ -86,7 +86,7 @@ def test_a_sum_that_does_not_fit_its_decimal_is_null() -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-def test_whole_numbers_go_round(values: list[int]) -> None:
+def test_integers_wrap_around(values: list[int]) -> None:
     total = [np.array([limb.sum()]) for limb in limbs_of(pl.Series(values, dtype=pl.Int64), 2)]
     assert WideSums(total).integers() == [sum(values)]
     assert WideSums(total).wrapped().to_list() == [(sum(values) + 2**63) % 2**64 - 2**63]

@@ -1,4 +1,4 @@
-"""What single aggregate functions promise, by example."""
+"""Examples of single aggregate functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEEPS_TYPE = ("min", "max", "mode", "first", "first_value", "last", "last_value"
 
 
 class Single:
-    """One aggregate over one column `x` (and `y`), no keys: feed it rows, read its value."""
+    """One aggregate of the column `x` (and `y`) without keys."""
 
     def __init__(
         self, func: str, type: str, result: str, args: int = 1, append_only: bool = False, **more: Any
@@ -41,9 +41,9 @@ class Single:
         """The value after a step; a change is (x, weight) or ((x, y), weight)."""
         self.steps += 1
         rows = [(value if isinstance(value, tuple) else (value, None), weight) for value, weight in changes]
-        found = [Change(dict(zip(("x", "y"), row, strict=True)), weight, at) for at, (row, weight) in enumerate(rows)]
+        changes = [Change(dict(zip(("x", "y"), row, strict=True)), weight, at) for at, (row, weight) in enumerate(rows)]
         state = Store(self.bench.segments)
-        self.bench.kernel.step([self.bench.frame(found)], Clock(self.steps, 0), state, self.steps == 1)
+        self.bench.kernel.step([self.bench.frame(changes)], Clock(self.steps, 0), state, self.steps == 1)
         state.commit()
         content = self.bench.kernel.content(Store(self.bench.segments))
         assert content is not None
@@ -67,7 +67,7 @@ SAMPLE = {"bigint": [(6, 1), (3, 1)], "boolean": [(True, 1), (False, 1)], "strin
 
 @pytest.mark.parametrize("append_only", [True, False])
 @pytest.mark.parametrize("func", sorted(aggregates.supported()))
-def test_every_function_runs_and_forgets(func: str, append_only: bool) -> None:
+def test_every_function_runs_and_retracts(func: str, append_only: bool) -> None:
     argument = _argument(func)
     args = 2 if func in TWO else 1
     single = Single(func, argument, _result(func, argument), args, append_only)
@@ -79,7 +79,7 @@ def test_every_function_runs_and_forgets(func: str, append_only: bool) -> None:
         assert pl.Series([again]).to_list() == pl.Series([empty]).to_list()
 
 
-def test_sums_of_doubles_leave_no_trace() -> None:
+def test_retracted_doubles_leave_no_rounding_error() -> None:
     single = Single("sum", "double", "double")
     assert single.step((0.1, 1), (0.2, 1), (0.3, 1)) == 0.6
     assert single.step((0.1, -1), (0.2, -1), (0.3, -1), (0.0, 1)) == 0.0
@@ -88,14 +88,14 @@ def test_sums_of_doubles_leave_no_trace() -> None:
     assert single.step((float("inf"), -1)) == 1.0
 
 
-def test_big_integers_go_round_and_come_back() -> None:
+def test_big_integers_wrap_around_and_back() -> None:
     single = Single("sum", "bigint", "bigint")
     assert single.step((2**63 - 1, 1), (1, 1)) == -(2**63)
     assert single.step((1, -1)) == 2**63 - 1
     assert Single("avg", "bigint", "double").step((2**63 - 1, 1), (2**63 - 1, 1)) == float(2**63)
 
 
-def test_the_next_best_takes_the_place_of_a_deleted_extreme() -> None:
+def test_a_deleted_extreme_is_replaced_by_the_next_value() -> None:
     single = Single("max", "double", "double")
     assert single.step((1.0, 1), (2.0, 1), (2.0, 1)) == 2.0
     assert single.step((2.0, -1)) == 2.0
@@ -103,11 +103,11 @@ def test_the_next_best_takes_the_place_of_a_deleted_extreme() -> None:
     assert str(single.step((float("nan"), 1))) == "nan"
 
 
-def test_first_and_last_go_by_arrival() -> None:
+def test_first_and_last_follow_the_order_of_arrival() -> None:
     first, last = (Single(func, "bigint", "bigint") for func in ("first", "last"))
     assert first.step((7, 1), (5, 1)) == 7
     assert first.step((7, -1)) == 5
-    assert first.step((7, 1)) == 5, "it came back later"
+    assert first.step((7, 1)) == 5, "it arrived again later"
     assert first.step((5, 1)) == 5, "it has been there all the time"
     assert last.step((7, 1), (5, 1)) == 5
     assert last.step((7, 1)) == 7
@@ -126,7 +126,7 @@ def test_only_changed_values_are_looked_up_for_count_distinct() -> None:
     assert delta.rows is not None and delta.rows.rows() == [(500, -1), (499, 1)]
 
 
-def test_a_result_that_stays_the_same_emits_nothing() -> None:
+def test_an_unchanged_result_emits_nothing() -> None:
     calls = (AggregateCall("max", ("x",), ("bigint",), "most", "bigint"),)
     spec = AggregateSpec(("k",), calls, False, scalar=False)
     bench = Bench(spec, {"k": pl.Int64(), "x": pl.Int64()}, ("k",), aggregates.hashes(spec))

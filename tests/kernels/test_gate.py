@@ -1,4 +1,4 @@
-"""Gates against the naive model: what leaves when, alone and behind an aggregate."""
+"""Gates against the naive model: which changes are released when, alone and behind an aggregate."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from tests.kernels.test_aggregate import call
 from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, lengths
-from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.kernels.timed import TimedBench, changes_of, clocks, drawn_steps
 from tests.model.reference import Change, Groups, picked
-from tests.model.reference_time import EPOCH, Gate, Outcome, Windows
+from tests.model.reference_time import EPOCH, GateModel, Outcome, Windows
+from tests.tiers import examples
 from tidegate.core.durations import CalendarInterval
 from tidegate.ir.specs import AggregateCall, AggregateSpec, GatedAggregateSpec, GateSpec, WindowAggregateSpec
 from tidegate.ir.specs import WatermarkTest as Below
@@ -47,23 +48,23 @@ TESTS = st.sampled_from(
 )
 
 
-@quick(70)
+@examples(70)
 @given(
     TESTS,
     TESTS,
     st.sampled_from([None, 1, 7, 20]),
     st.booleans(),
-    moments(PLAIN_ROW, True, watermarks=2),
+    drawn_steps(PLAIN_ROW, True, watermarks=2),
     st.booleans(),
 )
-def test_a_gate_by_itself(release: Any, late: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
+def test_a_gate_alone(release: Any, late: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
     spec = GateSpec(tuple(PLAIN), release, late, every, delayed)
-    bench, model = Timed(spec, PLAIN, ("id",)), Gate(spec)
-    for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), given_changes(drawn), strict=True):
+    bench, model = TimedBench(spec, PLAIN, ("id",)), GateModel(spec)
+    for step, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), changes_of(drawn), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome == expected
-        assert bench.output == model.left
+        assert bench.output == model.emitted
         assert bench.delta.timer_us == model.timer_us(clock)
 
 
@@ -82,13 +83,13 @@ STRATEGIES = st.sampled_from(
 
 
 @pytest.mark.parametrize("append_only", [True, False])
-@quick(25)
+@examples(25)
 @given(
     window=lengths("micros"),
     calls=st.lists(st.sampled_from(CALLS + ARRIVALS), min_size=1, max_size=2, unique=True),
     strategy=STRATEGIES,
     delayed=st.booleans(),
-    drawn=moments(ROW, deletes=False),
+    drawn=drawn_steps(ROW, deletes=False),
     ends=st.booleans(),
 )
 def test_windows_behind_a_gate(
@@ -97,31 +98,30 @@ def test_windows_behind_a_gate(
     every, lateness, once = strategy
     aggregate = AggregateSpec(("k", "window_start", "window_end"), tuple(calls), append_only, scalar=False)
     inner = WindowAggregateSpec(window, aggregate, "f", lateness, delayed)
-    columns = (*aggregate.keys, *(made.out for made in calls))
+    columns = (*aggregate.keys, *(each.out for each in calls))
     spec = GatedAggregateSpec(inner, GateSpec(columns, (END,), (END,) if once else (), every, delayed))
     port = on_port(inner)
-    bench = Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
-    windows, gate = Windows(inner), Gate(spec.gate)
-    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
+    bench = TimedBench(spec, SCHEMA, port.keys, aggregates.hashes(port))
+    windows, gate = Windows(inner), GateModel(spec.gate)
+    for step, clock, changes in zip(drawn, clocks(drawn, ends=ends), changes_of(drawn), strict=True):
         expected = windows.step(clock, [change for change, _ in changes])
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome == expected
-        gate.true = windows.content()
-        gate.release(clock)
-        assert bench.output == gate.left
+        gate.step_to(clock, windows.content())
+        assert bench.output == gate.emitted
         assert bench.delta.timer_us == gate.timer_us(clock)
-        kept = set(windows.kept(clock))
-        assert kept & set(bench.content()) == kept & set(gate.left)
-        assert not bench.content() - gate.left
-        if clock.watermarks["f"] == INFINITE and not gate.holds():
+        open_rows = set(windows.open(clock))
+        assert open_rows & set(bench.content()) == open_rows & set(gate.emitted)
+        assert not bench.content() - gate.emitted
+        if clock.watermarks["f"] == INFINITE and not gate.pending():
             assert bench.rows_stored() == 0
 
 
-def test_windows_that_close_once_wait_at_no_gate() -> None:
+def test_windows_that_emit_once_on_close_need_no_gate() -> None:
     window = WindowSpec("tumble", "ts", CalendarInterval(micros=10))
     keys, columns = ("k", "window_start", "window_end"), ("k", "window_start", "window_end", "n")
 
-    def made(calls: tuple[AggregateCall, ...], append_only: bool, gate: GateSpec) -> type:
+    def kernel_of(calls: tuple[AggregateCall, ...], append_only: bool, gate: GateSpec) -> type:
         inner = WindowAggregateSpec(window, AggregateSpec(keys, calls, append_only, scalar=False), "f")
         return type(make(GatedAggregateSpec(inner, gate)))
 
@@ -130,15 +130,16 @@ def test_windows_that_close_once_wait_at_no_gate() -> None:
         (AggregateCall("min", ("v",), ("bigint",), "n", "bigint"),),
     )
     once = GateSpec(columns, (END,), (END,))
-    assert made(count, False, once) is EmitOnClose
-    assert made(low, True, once) is EmitOnClose
-    assert made(low, False, once) is GatedAggregate, (
-        "the values of a minimum are stored apart if they can be taken back"
+    assert kernel_of(count, False, once) is EmitOnClose
+    assert kernel_of(low, True, once) is EmitOnClose
+    assert kernel_of(low, False, once) is GatedAggregate, (
+        "the values of a minimum are stored apart if they can be retracted"
     )
     assert (
-        made(count, True, GateSpec(columns, (END,), (Below("window_end", "later", inclusive=True),))) is GatedAggregate
+        kernel_of(count, True, GateSpec(columns, (END,), (Below("window_end", "later", inclusive=True),)))
+        is GatedAggregate
     )
-    assert made(count, True, GateSpec(columns, (END,), (), every=5)) is GatedAggregate
+    assert kernel_of(count, True, GateSpec(columns, (END,), (), every=5)) is GatedAggregate
 
 
 GROUPED = {"d": pl.Datetime("us"), "k": pl.String(), "i": pl.Int64(), "n": pl.Int64()}
@@ -157,44 +158,43 @@ GROUP_CALLS = (
 )
 
 
-@quick(60)
+@examples(60)
 @given(
     key=st.sampled_from([("d",), ("k", "d"), ("n", "d"), ()]),
     every=st.sampled_from([None, None, 7]),
     delayed=st.booleans(),
-    drawn=moments(GROUPED_ROW, deletes=True, watermarks=2),
+    drawn=drawn_steps(GROUPED_ROW, deletes=True, watermarks=2),
     ends=st.booleans(),
 )
-def test_groups_that_end_behind_a_gate(key: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
+def test_groups_with_an_end_behind_a_gate(key: Any, every: int | None, delayed: bool, drawn: Any, ends: bool) -> None:
     tests = tuple(Below(name, watermark) for name, watermark in (("d", "f"), ("n", "g")) if name in key)
     inner = AggregateSpec(key, GROUP_CALLS, append_only=False, scalar=not key)
-    columns = (*key, *(made.out for made in GROUP_CALLS))
+    columns = (*key, *(each.out for each in GROUP_CALLS))
     spec = GatedAggregateSpec(inner, GateSpec(columns, tests, tests if every is None else (), every, delayed))
-    bench = Timed(spec, GROUPED, key, aggregates.hashes(inner))
-    groups, gate = Groups(inner), Gate(spec.gate)
-    for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), given_changes(drawn), strict=True):
-        expected, taken = Outcome(), []
+    bench = TimedBench(spec, GROUPED, key, aggregates.hashes(inner))
+    groups, gate = Groups(inner), GateModel(spec.gate)
+    for step, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), changes_of(drawn), strict=True):
+        expected, accepted = Outcome(), []
         for change, _ in changes:
-            refused = gate.refused(change.row, clock)
-            if refused is None:
-                taken.append(change)
+            reason = gate.rejects(change.row, clock)
+            if reason is None:
+                accepted.append(change)
             else:
-                expected.reject(refused, change)
-        groups.step(clock.step, [taken])
-        bench.turn(changes, clock, moment.begin)
+                expected.reject(reason, change)
+        groups.step(clock.step, [accepted])
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome == expected
-        gate.true = groups.content()
-        gate.release(clock)
-        assert bench.output == gate.left
+        gate.step_to(clock, groups.content())
+        assert bench.output == gate.emitted
         assert bench.delta.timer_us == gate.timer_us(clock)
-        assert not bench.content() - gate.left
+        assert not bench.content() - gate.emitted
 
 
-def test_groups_that_have_ended_are_forgotten() -> None:
+def test_closed_groups_are_evicted() -> None:
     test = Below("d", "f")
     inner = AggregateSpec(("d",), GROUP_CALLS, append_only=False, scalar=False)
-    spec = GatedAggregateSpec(inner, GateSpec(("d", *(made.out for made in GROUP_CALLS)), (test,), (test,)))
-    bench = Timed(spec, GROUPED, ("d",), aggregates.hashes(inner))
+    spec = GatedAggregateSpec(inner, GateSpec(("d", *(each.out for each in GROUP_CALLS)), (test,), (test,)))
+    bench = TimedBench(spec, GROUPED, ("d",), aggregates.hashes(inner))
     row = {"d": EPOCH, "k": "a", "i": 1, "n": None}
     bench.turn([(Change(row, 1), 0)], Clock(1, 0, {"f": None}))
     assert bench.rows_stored() == 3

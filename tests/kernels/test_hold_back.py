@@ -1,4 +1,4 @@
-"""Rows that wait for a watermark, against the naive model."""
+"""The reorder buffer: rows that wait for a watermark, against the naive model."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.timed import Timed, clocks, counted, given_changes, moments, quick
+from tests.kernels.timed import TimedBench, changes_of, clocks, count_rows, drawn_steps
 from tests.model.reference import picked
-from tests.model.reference_time import EPOCH, Waiting
+from tests.model.reference_time import EPOCH, HeldBack
+from tests.tiers import examples
 from tidegate.core.columns import SEQ, WEIGHT
 from tidegate.ir.specs import HoldBackSpec
 from tidegate.ir.specs import WatermarkTest as Below
@@ -32,18 +33,18 @@ TESTS = st.sampled_from(
 )
 
 
-@quick(120)
-@given(TESTS, moments(ROW, True, watermarks=2), st.booleans())
-def test_rows_wait_for_their_lines(tests: Any, drawn: Any, ends: bool) -> None:
+@examples(120)
+@given(TESTS, drawn_steps(ROW, True, watermarks=2), st.booleans())
+def test_rows_wait_for_their_watermarks(tests: Any, drawn: Any, ends: bool) -> None:
     spec = HoldBackSpec(tuple(SCHEMA), tests)
-    bench, model = Timed(spec, SCHEMA, ("id",)), Waiting(spec)
+    bench, model = TimedBench(spec, SCHEMA, ("id",)), HeldBack(spec)
     stored = 0
-    for clock, changes in zip(clocks(drawn, "fg", ends=ends), given_changes(drawn), strict=True):
+    for clock, changes in zip(clocks(drawn, "fg", ends=ends), changes_of(drawn), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
         stored += len(changes) - len(expected)
-        delta = bench._turn(bench.segments, changes, clock)
+        delta = bench._turn(bench.segments, [changes], clock)
         rows = pl.DataFrame() if delta.rows is None else delta.rows.sort(SEQ, WEIGHT)
-        found = [] if delta.rows is None else [(row[:-2], row[-2]) for row in rows.rows()]
-        assert found == [(picked(change.row, SCHEMA), change.weight) for change in expected]
+        released = [] if delta.rows is None else [(row[:-2], row[-2]) for row in rows.rows()]
+        assert released == [(picked(change.row, SCHEMA), change.weight) for change in expected]
         assert bench.rows_stored() == stored
-        assert delta.rows is None or counted(delta.rows.drop(SEQ)).total() == sum(c.weight for c in expected)
+        assert delta.rows is None or count_rows(delta.rows.drop(SEQ)).total() == sum(c.weight for c in expected)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.bench import Bench, play, steps
-from tests.kernels.timed import quick
+from tests.kernels.bench import Bench, BlockChanges, play, steps
 from tests.model.reference import Change, plain
-from tests.model.reference_joins import Joined, holds
+from tests.model.reference_joins import IncrementalJoin, holds
+from tests.tiers import examples
 from tidegate.ir.joins import Comparison, JoinSpec, KeyPair, OutputColumn
 from tidegate.kernels import make
 from tidegate.kernels.api import Clock
@@ -70,7 +70,7 @@ OUTPUTS = (
 def specs(draw: Any) -> JoinSpec:
     kind = draw(st.sampled_from(KINDS))
     outputs = draw(st.sampled_from(OUTPUTS))
-    single = tuple(taken for taken in outputs if taken.side == 0)
+    single = tuple(output for output in outputs if output.side == 0)
     return JoinSpec(
         kind,
         draw(st.sampled_from(KEYS)),
@@ -90,47 +90,49 @@ def small_blocks() -> Any:
 
 @dataclass
 class Joins(Bench):
-    """A bench with two sides of different columns. `row_hash`: what the second hash of a row is made of, if it has one:
-    the columns that are kept, or all."""
+    """A bench with two sides of different columns. `row_hash`: the columns of the second hash of a row, if it has one:
+    only the needed ones, or all."""
 
     row_hash: str | None = None
 
     def __post_init__(self) -> None:
         assert isinstance(self.spec, JoinSpec)
-        self.ports, self.kernel, self.model = 2, make(self.spec), Joined(self.spec)
+        self.ports, self.kernel, self.model = 2, make(self.spec), IncrementalJoin(self.spec)
 
-    def _combined(self, port: int, side: Sequence[tuple[Change, int]]) -> pl.DataFrame | None:
+    def input_frame(self, port: int, changes: BlockChanges) -> pl.DataFrame | None:
         assert isinstance(self.spec, JoinSpec)
         self.schema = SCHEMAS[port]
         self.key = [(pair.left, pair.right)[port] for pair in self.spec.keys]
-        hashed = {"kept": needed_columns(self.spec)[port], "all": COLUMNS[port]}
-        self.hashes = [] if self.row_hash is None else [(ROW_HASH, hashed[self.row_hash])]
-        return super()._combined(port, side)
+        columns_of = {"needed": needed_columns(self.spec)[port], "all": COLUMNS[port]}
+        self.hashes = [] if self.row_hash is None else [(ROW_HASH, columns_of[self.row_hash])]
+        return super().input_frame(port, changes)
 
 
-def bench_of(spec: JoinSpec, row_hash: str | None = "kept", modulus: int = 0) -> Joins:
+def bench_of(spec: JoinSpec, row_hash: str | None = "needed", modulus: int = 0) -> Joins:
     return Joins(spec, {}, (), modulus=modulus, row_hash=row_hash)
 
 
-def named(side: int, row: Sequence[Any]) -> Mapping[str, Any]:
+def row_of(side: int, row: Sequence[Any]) -> Mapping[str, Any]:
     return dict(zip(COLUMNS[side], row, strict=True))
 
 
 def changes(side: int, *rows: Sequence[Any], weight: int = 1) -> list[tuple[Change, int]]:
-    return [(Change(named(side, row), weight), number) for number, row in enumerate(rows)]
+    return [(Change(row_of(side, row), weight), number) for number, row in enumerate(rows)]
 
 
 def check(spec: JoinSpec, row_hash: str | None, modulus: int, drawn: Any) -> None:
-    def of_side(port: int, given: Any) -> Any:
-        return replace(given, row=named(port, given.row), delete=given.delete and not spec.append_only[port])
+    def of_side(port: int, change: Any) -> Any:
+        return replace(change, row=row_of(port, change.row), delete=change.delete and not spec.append_only[port])
 
-    sides = [([[of_side(port, one) for one in side] for port, side in enumerate(both)], begin) for both, begin in drawn]
+    sides = [
+        ([[of_side(port, change) for change in side] for port, side in enumerate(both)], begin) for both, begin in drawn
+    ]
     play(bench_of(spec, row_hash, modulus), sides)
 
 
-cases = given(specs(), st.sampled_from([None, "kept", "all"]), st.sampled_from([0, 3]), steps(ROW, True, 2))
-test_a_join_is_the_batch_answer_after_every_step = quick(70)(cases(check))
-test_joins_in_many_cases = pytest.mark.slow(quick(3000)(cases(check)))
+cases = given(specs(), st.sampled_from([None, "needed", "all"]), st.sampled_from([0, 3]), steps(ROW, True, 2))
+test_a_join_is_the_batch_answer_after_every_step = examples(70)(cases(check))
+test_joins_in_many_cases = pytest.mark.slow(examples(3000)(cases(check)))
 
 
 def spec_of(kind: str, *conditions: Comparison, append_only: tuple[bool, bool] = (False, False)) -> JoinSpec:
@@ -144,7 +146,7 @@ R1, R2, R3, R_NULL = (1.0, "t", 2, None), (1.0, "t", 3, None), (1.0, "t", 1, Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("conditions", [(), (Comparison("x", "<", "y"),)])
-def test_matches_come_and_go_one_by_one(kind: str, conditions: Any) -> None:
+def test_matches_are_added_and_removed_one_by_one(kind: str, conditions: Any) -> None:
     bench = bench_of(spec_of(kind, *conditions))
     bench.step([changes(0, L1, L1, L2, L_NULL), []])
     for coming in ((R1,), (R2, R2), (R_NULL, R3)):
@@ -158,7 +160,7 @@ def test_matches_come_and_go_one_by_one(kind: str, conditions: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_sides_come_and_go_in_one_step(kind: str) -> None:
+def test_both_sides_change_in_one_step(kind: str) -> None:
     bench = bench_of(spec_of(kind))
     bench.step([changes(0, L1), changes(1, R1)])
     bench.step([changes(0, L1, weight=-1) + changes(0, L2), changes(1, R1, weight=-1) + changes(1, R2)])
@@ -166,20 +168,20 @@ def test_both_sides_come_and_go_in_one_step(kind: str) -> None:
     assert Store(bench.segments).stats()[0] == 0
 
 
-def test_what_changes_nothing_does_not_come_out() -> None:
+def test_changes_without_effect_are_not_emitted() -> None:
     bench = bench_of(replace(spec_of("left"), outputs=(OutputColumn("x", 0, "x"),)))
     bench.step([changes(0, L1), changes(1, R1)])
     assert bench.step([[], changes(1, R1, weight=-1) + changes(1, R2)]).rows is None
     assert bench.step([[], changes(1, R2, weight=-1)]).rows is None
 
 
-def test_the_rows_of_an_inner_join_that_meet_nothing_are_not_stored() -> None:
+def test_rows_of_an_inner_join_that_can_never_match_are_not_stored() -> None:
     bench = bench_of(spec_of("inner", Comparison("x", "<", "y")))
     bench.step([changes(0, L_NULL, (1.0, "s", None, None)), changes(1, R_NULL, (1.0, "t", None, None))])
     assert Store(bench.segments).fresh
 
 
-def test_an_anti_join_forgets_what_can_never_come_back() -> None:
+def test_an_anti_join_drops_rows_that_can_never_be_emitted_again() -> None:
     bench = bench_of(spec_of("anti", append_only=(False, True)))
     bench.step([changes(0, L1, L_NULL), []])
     bench.step([changes(0, L2), changes(1, R1)])
@@ -187,14 +189,14 @@ def test_an_anti_join_forgets_what_can_never_come_back() -> None:
     assert bench.step([changes(0, L1, weight=-1), []]).rows is None
 
 
-def test_of_rows_that_only_decide_the_keys_are_stored() -> None:
+def test_only_keys_are_stored_of_rows_that_decide_a_semi_join() -> None:
     bench = bench_of(spec_of("semi"), row_hash="all")
     bench.step([[], changes(1, R1, R2, R3, R3)])
     assert Store(bench.segments).stats()[0] == 1
 
 
 @pytest.mark.parametrize("append_only", [False, True])
-def test_a_row_that_decides_nothing_new_reads_no_rows_of_the_left(append_only: bool) -> None:
+def test_a_row_without_effect_reads_no_rows_of_the_left(append_only: bool) -> None:
     bench = bench_of(spec_of("semi", append_only=(False, append_only)))
     bench.step([changes(0, L1, L2), changes(1, R1)])
     with pytest.MonkeyPatch.context() as patch:
@@ -202,14 +204,14 @@ def test_a_row_that_decides_nothing_new_reads_no_rows_of_the_left(append_only: b
         assert bench.step([[], changes(1, R2, R3)]).rows is None
 
 
-def test_a_side_that_was_never_seen_is_padded_all_the_same() -> None:
+def test_rows_are_padded_if_the_other_side_was_never_seen() -> None:
     bench = bench_of(spec_of("full"))
     delta = bench.step([[], changes(1, R1)])
     assert delta.rows is not None
     assert delta.rows.schema["a"] == pl.Null() and delta.rows.schema["q"] == PAIR
 
 
-def test_an_empty_step_is_nothing() -> None:
+def test_an_empty_step_emits_nothing() -> None:
     bench = bench_of(spec_of("full"))
     assert bench.step([[], []]).rows is None
     assert make(bench.spec).step([None, None], Clock(2, 0), Store(bench.segments), False).rows is None

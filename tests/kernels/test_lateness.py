@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.kernels.timed import TimedBench, changes_of, clocks, drawn_steps
 from tests.model.reference import Row, picked
 from tests.model.reference_time import EPOCH, passing
+from tests.tiers import examples
 from tidegate.ir.specs import TableSpec
 from tidegate.ir.specs import WatermarkTest as Below
 
@@ -31,26 +32,28 @@ ROW = st.fixed_dictionaries(
 TESTS = st.sampled_from([(Below("ts", "f"),), (Below("ts", "f"), Below("n", "g"))])
 
 
-@quick(120)
-@given(TESTS, st.sampled_from([("id",), ("id", "ts")]), st.booleans(), moments(ROW, True, watermarks=2), st.booleans())
-def test_late_changes_do_not_apply(tests: Any, key: Any, append_only: bool, drawn: Any, ends: bool) -> None:
+@examples(120)
+@given(
+    TESTS, st.sampled_from([("id",), ("id", "ts")]), st.booleans(), drawn_steps(ROW, True, watermarks=2), st.booleans()
+)
+def test_late_changes_are_not_applied(tests: Any, key: Any, append_only: bool, drawn: Any, ends: bool) -> None:
     spec = TableSpec("t", tuple(SCHEMA), key, append_only, tests)
-    bench, rows = Timed(spec, SCHEMA, key), dict[Row, Any]()
-    steps = given_changes(drawn, any_row=True)
-    for moment, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), steps, strict=True):
+    bench, rows = TimedBench(spec, SCHEMA, key), dict[Row, Any]()
+    steps = changes_of(drawn, any_row=True)
+    for step, clock, changes in zip(drawn, clocks(drawn, "fg", ends=ends), steps, strict=True):
         late: Counter[Row] = Counter()
         for change, _ in changes:
             apply(rows, change, spec, clock.watermarks, late)
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome.late == late
         assert bench.output == Counter(picked(row, SCHEMA) for row in rows.values())
-        dated = [row for row in rows.values() if "ts" in key and passing(tests[0], row, clock.watermarks)]
-        assert bench.rows_stored() == len(rows) - len(dated)
+        evicted = [row for row in rows.values() if "ts" in key and passing(tests[0], row, clock.watermarks)]
+        assert bench.rows_stored() == len(rows) - len(evicted)
 
 
 def apply(rows: dict[Row, Any], change: Any, spec: TableSpec, watermarks: Any, late: Counter[Row]) -> None:
     key = picked(change.row, spec.key)
-    known, by_key = rows.get(key), [test for test in spec.lateness if test.column in spec.key]
+    current, by_key = rows.get(key), [test for test in spec.lateness if test.column in spec.key]
 
     def below(row: Any, tests: Any = spec.lateness) -> bool:
         return any(passing(test, row, watermarks) for test in tests)
@@ -62,8 +65,8 @@ def apply(rows: dict[Row, Any], change: Any, spec: TableSpec, watermarks: Any, l
             rows.setdefault(key, change.row)
     elif (change.weight > 0 and below(change.row)) or below(change.row, by_key):
         late[picked(change.row, sorted(SCHEMA))] += change.weight
-    elif known is not None and below(known):
-        late[picked(change.row if change.weight > 0 else known, sorted(SCHEMA))] += change.weight
+    elif current is not None and below(current):
+        late[picked(change.row if change.weight > 0 else current, sorted(SCHEMA))] += change.weight
     elif change.weight > 0:
         rows[key] = change.row
     else:

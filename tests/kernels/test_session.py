@@ -1,4 +1,4 @@
-"""Sessions against the naive model: joined, parted, closed and remembered."""
+"""Sessions against the naive model: merged, split, closed and kept for one gap."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.test_windows import ARRIVALS, CALLS, ROW, SCHEMA, at
-from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.kernels.timed import TimedBench, changes_of, clocks, drawn_steps
 from tests.model.reference import Change
-from tests.model.reference_time import Gate, SessionWindows
+from tests.model.reference_time import GateModel, SessionWindows
+from tests.tiers import examples
 from tidegate.core.durations import CalendarInterval
 from tidegate.ir.specs import AggregateCall, AggregateSpec, GatedAggregateSpec, GateSpec, WindowAggregateSpec
 from tidegate.ir.specs import WatermarkTest as Below
@@ -25,7 +26,7 @@ from tidegate.kernels.window_aggregate import on_port
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
 
-def windowed(
+def session_spec(
     gap: int, calls: Sequence[AggregateCall], keyed: bool, lateness: int, delayed: bool, append: bool
 ) -> WindowAggregateSpec:
     window = WindowSpec("session", "ts", CalendarInterval(micros=gap))
@@ -33,9 +34,11 @@ def windowed(
     return WindowAggregateSpec(window, AggregateSpec(keys, tuple(calls), append, scalar=False), "f", lateness, delayed)
 
 
-def bench_of(spec: WindowAggregateSpec, gate: GateSpec | None = None) -> Timed:
+def bench_of(spec: WindowAggregateSpec, gate: GateSpec | None = None) -> TimedBench:
     port = on_port(spec)
-    return Timed(spec if gate is None else GatedAggregateSpec(spec, gate), SCHEMA, port.keys, aggregates.hashes(port))
+    return TimedBench(
+        spec if gate is None else GatedAggregateSpec(spec, gate), SCHEMA, port.keys, aggregates.hashes(port)
+    )
 
 
 SPECS = st.tuples(st.sampled_from([1, 3, 6, 10]), st.booleans(), st.sampled_from([0, 0, 4]), st.booleans())
@@ -45,25 +48,25 @@ def some(calls: Sequence[AggregateCall]) -> st.SearchStrategy[list[AggregateCall
     return st.lists(st.sampled_from(calls), min_size=1, max_size=2, unique=True)
 
 
-@quick(60)
-@given(SPECS, some(CALLS), moments(ROW, deletes=True), st.booleans())
-def test_sessions_that_rows_leave(chosen: Any, calls: Any, drawn: Any, ends: bool) -> None:
+@examples(60)
+@given(SPECS, some(CALLS), drawn_steps(ROW, deletes=True), st.booleans())
+def test_sessions_with_deletes(chosen: Any, calls: Any, drawn: Any, ends: bool) -> None:
     gap, keyed, lateness, delayed = chosen
-    play(windowed(gap, calls, keyed, lateness, delayed, append=False), drawn, ends)
+    play(session_spec(gap, calls, keyed, lateness, delayed, append=False), drawn, ends)
 
 
-@quick(40)
-@given(SPECS, some(CALLS + ARRIVALS), moments(ROW, deletes=False), st.booleans())
-def test_sessions_that_only_grow(chosen: Any, calls: Any, drawn: Any, ends: bool) -> None:
+@examples(40)
+@given(SPECS, some(CALLS + ARRIVALS), drawn_steps(ROW, deletes=False), st.booleans())
+def test_sessions_of_append_only_input(chosen: Any, calls: Any, drawn: Any, ends: bool) -> None:
     gap, keyed, lateness, delayed = chosen
-    play(windowed(gap, calls, keyed, lateness, delayed, append=True), drawn, ends)
+    play(session_spec(gap, calls, keyed, lateness, delayed, append=True), drawn, ends)
 
 
 def play(spec: WindowAggregateSpec, drawn: Any, ends: bool) -> None:
     bench, model = bench_of(spec), SessionWindows(spec)
-    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
+    for step, clock, changes in zip(drawn, clocks(drawn, ends=ends), changes_of(drawn), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome == expected
         assert bench.output == model.content()
         assert bench.content() == model.open()
@@ -71,39 +74,36 @@ def play(spec: WindowAggregateSpec, drawn: Any, ends: bool) -> None:
             assert bench.rows_stored() == 0
 
 
-@quick(30)
-@given(SPECS, moments(ROW, deletes=False), st.sampled_from([None, 7]), st.booleans())
+@examples(30)
+@given(SPECS, drawn_steps(ROW, deletes=False), st.sampled_from([None, 7]), st.booleans())
 def test_sessions_behind_a_gate(chosen: Any, drawn: Any, every: int | None, ends: bool) -> None:
     gap, keyed, lateness, delayed = chosen
-    spec = windowed(gap, CALLS[:2], keyed, lateness, delayed, append=True)
-    columns = (*spec.aggregate.keys, *(made.out for made in CALLS[:2]))
+    spec = session_spec(gap, CALLS[:2], keyed, lateness, delayed, append=True)
+    columns = (*spec.aggregate.keys, *(each.out for each in CALLS[:2]))
     gate = GateSpec(columns, (Below("window_end", "f", inclusive=True),), (), every, delayed)
-    bench, model, outer = bench_of(spec, gate), SessionWindows(spec), Gate(gate)
-    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn), strict=True):
+    bench, model, outer = bench_of(spec, gate), SessionWindows(spec), GateModel(gate)
+    for step, clock, changes in zip(drawn, clocks(drawn, ends=ends), changes_of(drawn), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome == expected
-        outer.true = model.content()
-        outer.release(clock)
-        assert bench.output == outer.left
+        outer.step_to(clock, model.content())
+        assert bench.output == outer.emitted
 
 
 def row(time_us: int, i: int = 1) -> Mapping[str, Any]:
     return {"k": "a", "ts": at(time_us), "i": i, "d": None, "s": None, "ok": None}
 
 
-def spans(bench: Timed) -> list[tuple[int, int, int]]:
-    return sorted(
-        (microseconds(start), microseconds(end), count) for start, end, count in (found for found in bench.output)
-    )
+def spans(bench: TimedBench) -> list[tuple[int, int, int]]:
+    return sorted((microseconds(start), microseconds(end), count) for start, end, count in bench.output)
 
 
 def microseconds(time: datetime.datetime) -> int:
     return (time - at(0)) // datetime.timedelta(microseconds=1)
 
 
-def test_a_row_joins_sessions_and_its_delete_parts_them() -> None:
-    bench = bench_of(windowed(10, CALLS[:1], False, 0, False, append=False))
+def test_a_row_merges_sessions_and_its_delete_splits_them() -> None:
+    bench = bench_of(session_spec(10, CALLS[:1], False, 0, False, append=False))
     bench.turn([(Change(row(0), 1), 0), (Change(row(15), 1), 0), (Change(row(25), 1), 0)], Clock(1, 0))
     assert spans(bench) == [(0, 10, 1), (15, 25, 1), (25, 35, 1)]
     bench.turn([(Change(row(8), 1), 0)], Clock(2, 0))
@@ -113,7 +113,7 @@ def test_a_row_joins_sessions_and_its_delete_parts_them() -> None:
 
 
 def test_a_closed_session_is_not_reopened() -> None:
-    bench = bench_of(windowed(10, CALLS[:1], False, 0, False, append=True))
+    bench = bench_of(session_spec(10, CALLS[:1], False, 0, False, append=True))
     bench.turn([(Change(row(0), 1), 0)], Clock(1, 0, {"f": 0}))
     bench.turn([(Change(row(9), 1), 0), (Change(row(10), 1), 0)], Clock(2, 0, {"f": 12}, {"f": 0}))
     assert spans(bench) == [(0, 10, 1), (10, 20, 1)]
@@ -121,7 +121,7 @@ def test_a_closed_session_is_not_reopened() -> None:
 
 
 def test_a_step_reads_only_the_keys_it_touches() -> None:
-    spec = windowed(10, CALLS[:1], True, 0, False, append=True)
+    spec = session_spec(10, CALLS[:1], True, 0, False, append=True)
     bench = bench_of(spec)
     many = [(Change({**row(0), "k": f"k{number}"}, 1), 0) for number in range(200)]
     bench.turn(many, Clock(1, 0, {"f": 0}))

@@ -30,7 +30,7 @@ quick = examples(40)
 
 @quick
 @given(MODULUS, steps(ROW, deletes=True))
-def test_distinct_rows_come_once_and_go_with_the_last_of_them(modulus: int, drawn: Any) -> None:
+def test_distinct_rows_are_emitted_once_and_removed_with_the_last_duplicate(modulus: int, drawn: Any) -> None:
     play(Bench(DistinctSpec(COLUMNS, False), SCHEMA, COLUMNS, modulus=modulus), drawn)
 
 

@@ -1,4 +1,4 @@
-"""Tables against the naive model: content, order inside a step, and what is refused."""
+"""Tables against the naive model: content, order inside a step, and rejected rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.bench import Bench, Given, steps
+from tests.kernels.bench import Bench, DrawnChange, steps
 from tests.model.reference import Change, Content, plain
 from tests.tiers import examples
 from tidegate.ir.specs import TableSpec
@@ -32,21 +32,21 @@ ROW = st.fixed_dictionaries(
 quick = examples(60)
 
 
-def play_in_order(bench: Bench, drawn: Sequence[tuple[Sequence[Sequence[Given]], int]]) -> None:
-    """Deletes name any row at all, also one that is not there."""
+def play_in_order(bench: Bench, drawn: Sequence[tuple[Sequence[Sequence[DrawnChange]], int]]) -> None:
+    """Runs random steps; deletes may be of rows that do not exist."""
     for sides, begin in drawn:
         changes = [
-            (Change(given.row, -1 if given.delete else 1, place), given.block) for place, given in enumerate(sides[0])
+            (Change(each.row, -1 if each.delete else 1, position), each.block) for position, each in enumerate(sides[0])
         ]
         delta = bench.step([changes], begin)
         assert isinstance(bench.model, Content)
-        found = [(error.code, error.row.replace("-0.0", "0.0")) for error in delta.errors]
-        assert found == [(code, _json(row)) for code, row in bench.model.refused]
+        rejected = [(error.code, error.row.replace("-0.0", "0.0")) for error in delta.errors]
+        assert rejected == [(code, _json(row)) for code, row in bench.model.rejected]
 
 
 def _json(row: tuple[Any, ...]) -> str:
-    named = dict(zip(COLUMNS, row, strict=True))
-    return json.dumps(named, separators=(",", ":"))
+    values = dict(zip(COLUMNS, row, strict=True))
+    return json.dumps(values, separators=(",", ":"))
 
 
 @quick
@@ -61,7 +61,7 @@ def test_bags(append_only: bool, modulus: int, drawn: Any) -> None:
     play_in_order(Bench(TableSpec("t", COLUMNS, (), append_only), SCHEMA, COLUMNS, modulus=modulus), drawn)
 
 
-def test_a_refused_row_is_shown_as_json() -> None:
+def test_a_rejected_row_is_rendered_as_json() -> None:
     schema = {
         "id": pl.Int64(),
         "price": pl.Decimal(10, 2),

@@ -1,4 +1,4 @@
-"""Rows that are there for a while, against the naive model."""
+"""Temporal filters: rows that enter and leave as time passes, against the naive model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.timed import Timed, clocks, given_changes, moments, quick
+from tests.kernels.timed import TimedBench, changes_of, clocks, drawn_steps
 from tests.model.reference import Change
-from tests.model.reference_time import While
+from tests.model.reference_time import TemporalFilter
+from tests.tiers import examples
 from tidegate.ir.specs import TemporalFilterSpec
 from tidegate.kernels.api import Clock
 
@@ -29,14 +30,14 @@ ROW = st.fixed_dictionaries(
 BOUNDS = st.sampled_from([("a", "b"), (None, "b"), ("a", None), (None, None)])
 
 
-@quick(120)
-@given(BOUNDS, moments(ROW, True))
-def test_rows_are_there_while_their_time_is(bounds: Any, drawn: Any) -> None:
+@examples(120)
+@given(BOUNDS, drawn_steps(ROW, True))
+def test_rows_are_present_while_they_pass_the_filter(bounds: Any, drawn: Any) -> None:
     spec = TemporalFilterSpec(("id", "x"), *bounds)
-    bench, model = Timed(spec, SCHEMA, ("id",)), While(spec)
-    for moment, clock, changes in zip(drawn, clocks(drawn), given_changes(drawn), strict=True):
+    bench, model = TimedBench(spec, SCHEMA, ("id",)), TemporalFilter(spec)
+    for step, clock, changes in zip(drawn, clocks(drawn), changes_of(drawn), strict=True):
         model.step([change for change, _ in changes])
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.output == model.content(clock.time_us)
         assert bench.content() == bench.output
         wake, expected = bench.delta.timer_us, model.next_us(clock.time_us)
@@ -44,9 +45,9 @@ def test_rows_are_there_while_their_time_is(bounds: Any, drawn: Any) -> None:
         assert expected is None or (wake is not None and wake <= expected)
 
 
-def test_what_is_over_is_not_kept() -> None:
+def test_rows_that_can_never_pass_again_are_evicted() -> None:
     spec = TemporalFilterSpec(("id", "x"), "a", "b")
-    bench = Timed(spec, SCHEMA, ("id",))
+    bench = TimedBench(spec, SCHEMA, ("id",))
     rows = [{"id": 1, "x": None, "a": 5, "b": 10}, {"id": 2, "x": None, "a": 30, "b": 30}]
     bench.turn([(Change(row, 1), 0) for row in rows], Clock(1, 20))
     assert (bench.rows_stored(), bench.delta.timer_us) == (0, None)

@@ -1,4 +1,4 @@
-"""Spark's types as Polars types, and every one of them as key, value and payload."""
+"""Spark's types as Polars types, each of them as key, value and payload."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def test_type_names(type: str, expected: pl.DataType) -> None:
     assert polars_type(type) == expected
 
 
-def test_a_type_that_cannot_be_kept_is_named() -> None:
+def test_the_error_for_an_unsupported_type_names_it() -> None:
     with pytest.raises(Error, match="columns of type variant cannot be stored"):
         polars_type("variant")
 
 
-def test_spans_of_time_add_up_and_average() -> None:
+def test_sum_and_average_of_intervals() -> None:
     type = "interval day to second"
     calls = (AggregateCall("sum", ("v",), (type,), "sum", type), AggregateCall("avg", ("v",), (type,), "avg", type))
     spec = AggregateSpec((), calls, append_only=False, scalar=True)

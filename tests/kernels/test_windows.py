@@ -1,4 +1,4 @@
-"""Windows against the naive model: where they lie, and GROUP BY over them under a moving watermark."""
+"""Windows against the naive model: their bounds, and GROUP BY over them with an advancing watermark."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.bench import Given
+from tests.kernels.bench import DrawnChange
 from tests.kernels.test_aggregate import call
-from tests.kernels.timed import Moment, Timed, clocks, given_changes, moments, quick
-from tests.model.reference_time import EPOCH, Windows, micros, windows
+from tests.kernels.timed import DrawnStep, TimedBench, changes_of, clocks, drawn_steps
+from tests.model.reference_time import EPOCH, Windows, windows
+from tests.tiers import examples
 from tidegate.core.durations import CalendarInterval
 from tidegate.ir.specs import AggregateCall, AggregateSpec, WindowAggregateSpec
 from tidegate.ir.windows import WindowSpec
@@ -22,6 +23,7 @@ from tidegate.kernels import aggregates
 from tidegate.kernels.api import INFINITE
 from tidegate.kernels.window_aggregate import on_port
 from tidegate.kernels.windows import Grid, earliest_open
+from tidegate.testing.oracle.amounts import micros
 
 pytestmark = pytest.mark.usefixtures("tiny_chunks")
 
@@ -32,13 +34,13 @@ YEAR = 365 * 86_400_000_000
 def lengths(unit: str) -> st.SearchStrategy[WindowSpec]:
     """Windows of all kinds, some with lengths that do not divide each other."""
 
-    def made(kind: str, size: int, slide: int, offset: int) -> WindowSpec:
+    def make(kind: str, size: int, slide: int, offset: int) -> WindowSpec:
         size, slide = (max(size, slide), min(size, slide)) if kind == "cumulate" else (size, slide)
         step = None if kind == "tumble" else CalendarInterval(**{unit: slide})
         return WindowSpec(kind, "ts", CalendarInterval(**{unit: size}), step, offset)
 
     small = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12])
-    return st.builds(made, st.sampled_from(["tumble", "hop", "cumulate"]), small, small, st.integers(-9, 9))
+    return st.builds(make, st.sampled_from(["tumble", "hop", "cumulate"]), small, small, st.integers(-9, 9))
 
 
 TIMES = st.one_of(
@@ -50,30 +52,32 @@ TIMES = st.one_of(
 )
 
 
-@quick(150)
+@examples(150)
 @given(lengths("micros") | lengths("months"), st.lists(TIMES, min_size=1, max_size=5), TIMES)
-def test_windows_lie_where_the_model_says(spec: WindowSpec, times: list[int], after: int) -> None:
+def test_windows_equal_those_of_the_model(spec: WindowSpec, times: list[int], after: int) -> None:
     far = YEAR * 2
     times = [
         min(max(time, micros(datetime.datetime(1, 1, 1)) + far), micros(datetime.datetime(9998, 1, 1)))
         for time in times
     ]
     grid, numbers = Grid(spec), np.array(times, dtype=np.int64)
-    found = grid.windows(numbers)
+    assigned = grid.windows(numbers)
     expected = {
         (row, micros(start), micros(end))
         for row, time in enumerate(times)
         for start, end in windows(spec, EPOCH + datetime.timedelta(microseconds=time))
     }
-    assert sorted(zip(found.row.tolist(), found.start.tolist(), found.end.tolist(), strict=True)) == sorted(expected)
+    assert sorted(zip(assigned.row.tolist(), assigned.start.tolist(), assigned.end.tolist(), strict=True)) == sorted(
+        expected
+    )
     assert grid.covered(numbers).tolist() == [
-        any(row == place for row, _, _ in expected) for place in range(len(times))
+        any(row == index for row, _, _ in expected) for index in range(len(times))
     ]
     panes = grid.windows(grid.panes(numbers))
-    assert (panes.start.tolist(), panes.end.tolist()) == (found.start.tolist(), found.end.tolist())
+    assert (panes.start.tolist(), panes.end.tolist()) == (assigned.start.tolist(), assigned.end.tolist())
     assert (grid.panes(numbers) <= numbers).all()
-    kept = grid.windows(numbers, after)
-    assert sorted(kept.end.tolist()) == sorted(end for _, _, end in expected if end > after)
+    later = grid.windows(numbers, after)
+    assert sorted(later.end.tolist()) == sorted(end for _, _, end in expected if end > after)
     start, end = earliest_open(spec, times[0])
     assert start is not None and end > times[0]
     late = [time for row, time in enumerate(times) if all(e <= times[0] for r, _, e in expected if r == row)]
@@ -96,7 +100,7 @@ def test_the_earliest_open_window(spec: WindowSpec, time: int, expected: tuple[i
     assert earliest_open(spec, time) == expected
 
 
-def test_panes_are_as_long_as_can_be() -> None:
+def test_panes_are_as_long_as_possible() -> None:
     grid = Grid(WindowSpec("hop", "ts", CalendarInterval(micros=10), CalendarInterval(micros=4)))
     assert np.unique(grid.panes(np.arange(0, 12))).tolist() == [0, 2, 4, 6, 8, 10]
 
@@ -144,42 +148,43 @@ SPECS = st.tuples(
 )
 
 
-def windowed(
+def bench_of(
     window: WindowSpec, calls: list[AggregateCall], keyed: bool, lateness: int, delayed: bool, append: bool
-) -> Timed:
+) -> TimedBench:
     keys = (*(["k"] if keyed else []), "window_start", "window_end")
     aggregate = AggregateSpec(keys, tuple(calls), append, scalar=False)
     spec = WindowAggregateSpec(window, aggregate, "f", lateness, delayed)
     port = on_port(spec)
-    return Timed(spec, SCHEMA, port.keys, aggregates.hashes(port))
+    return TimedBench(spec, SCHEMA, port.keys, aggregates.hashes(port))
 
 
 @pytest.mark.parametrize("append_only", [True, False])
-@quick(30)
+@examples(30)
 @given(drawn=st.data(), chosen=SPECS, ends=st.booleans())
 def test_grouping_by_windows(append_only: bool, drawn: Any, chosen: Any, ends: bool) -> None:
-    play(windowed(*chosen, append_only), drawn.draw(moments(ROW, deletes=not append_only)), append_only, ends)
+    play(bench_of(*chosen, append_only), drawn.draw(drawn_steps(ROW, deletes=not append_only)), append_only, ends)
 
 
-def play(bench: Timed, drawn: Any, places: bool, ends: bool) -> None:
+def play(bench: TimedBench, drawn: Any, positions: bool, ends: bool) -> None:
     assert isinstance(bench.spec, WindowAggregateSpec)
     model = Windows(bench.spec)
-    for moment, clock, changes in zip(drawn, clocks(drawn, ends=ends), given_changes(drawn, places), strict=True):
+    for step, clock, changes in zip(drawn, clocks(drawn, ends=ends), changes_of(drawn, positions), strict=True):
         expected = model.step(clock, [change for change, _ in changes])
-        bench.turn(changes, clock, moment.begin)
+        bench.turn(changes, clock, step.begin)
         assert bench.outcome == expected
         assert bench.output == model.content()
-        assert bench.content() == model.kept(clock)
+        assert bench.content() == model.open(clock)
         if clock.watermarks["f"] == INFINITE:
             assert bench.rows_stored() == 0
 
 
-def test_exact_sums_of_hopping_windows_are_kept_apart() -> None:
-    """Limbs of all windows begin at the same places; a window is more than the place of its limbs."""
+def test_exact_sums_of_hopping_windows_are_separate() -> None:
+    """Limbs of several windows have the same index, and must not be added together."""
     window = WindowSpec("hop", "ts", CalendarInterval(micros=8), CalendarInterval(micros=1))
     row = {"k": "a", "i": 1, "s": "x", "ok": True}
-    given = [Given({**row, "ts": at(time), "d": value}, False, 0, 0) for time, value in ((0, 0.25), (3, 0.5), (3, 0.5))]
-    play(windowed(window, [CALLS[2]], False, 0, False, False), [Moment(given, (None,), 0, 0)], False, False)
+    values = (0, 0.25), (3, 0.5), (3, 0.5)
+    changes = [DrawnChange({**row, "ts": at(time), "d": value}, False, 0, 0) for time, value in values]
+    play(bench_of(window, [CALLS[2]], False, 0, False, False), [DrawnStep(changes, (None,), 0, 0)], False, False)
 
 
 @pytest.mark.parametrize("type", ["date", "timestamp_ntz"])
@@ -188,13 +193,13 @@ def test_other_types_of_time(type: str) -> None:
     column = pl.Date() if type == "date" else pl.Datetime("us")
     window = WindowSpec("tumble", "ts", CalendarInterval(micros=2 * day), type=type)
     spec = WindowAggregateSpec(window, AggregateSpec(("window_start", "window_end"), (CALLS[0],), True, False), "f")
-    bench, model = Timed(spec, {"ts": column}, ()), Windows(spec)
+    bench, model = TimedBench(spec, {"ts": column}, ()), Windows(spec)
     times: list[datetime.date] = [datetime.date(2024, 5, 1 + n) for n in (0, 1, 4, 0)]
     if type == "timestamp_ntz":
         times = [datetime.datetime(time.year, time.month, time.day) for time in times]
-    drawn = [Moment([Given({"ts": time}, False, 0, 0)], (None,), 0, 0) for time in times]
+    drawn = [DrawnStep([DrawnChange({"ts": time}, False, 0, 0)], (None,), 0, 0) for time in times]
     watermark = micros(datetime.datetime(2024, 5, 3))
-    for clock, changes in zip(clocks(drawn), given_changes(drawn), strict=True):
+    for clock, changes in zip(clocks(drawn), changes_of(drawn), strict=True):
         late = {"f": None if clock.step < 4 else watermark // (day if type == "date" else 1)}
         bench.turn(changes, type_clock(clock, late))
         model.step(type_clock(clock, {"f": None if clock.step < 4 else watermark}), [change for change, _ in changes])
@@ -207,15 +212,15 @@ def type_clock(clock: Any, watermarks: Any) -> Any:
     return type(clock)(clock.step, clock.time_us, watermarks, {}, 0)
 
 
-def test_state_of_closed_windows_is_gone() -> None:
+def test_state_of_closed_windows_is_evicted() -> None:
     calls = [CALLS[0], CALLS[3], CALLS[4]]
-    bench = windowed(WindowSpec("tumble", "ts", CalendarInterval(micros=10)), calls, True, 0, False, False)
+    bench = bench_of(WindowSpec("tumble", "ts", CalendarInterval(micros=10)), calls, True, 0, False, False)
     sizes = []
-    for number in range(120):
+    for number in range(48):
         row = {"k": "a", "ts": at(10 * number), "i": number, "d": 0.5, "s": "x", "ok": True}
-        drawn = [Moment([Given(row, False, 0, 0)], (None,), 0, 0)]
+        drawn = [DrawnStep([DrawnChange(row, False, 0, 0)], (None,), 0, 0)]
         clock = type_clock(clocks(drawn)[0], {"f": 10 * number - 10})
-        bench.turn(given_changes(drawn)[0], clock)
+        bench.turn(changes_of(drawn)[0], clock)
         sizes.append((bench.rows_stored(), len(bench.segments.blobs)))
     assert max(rows for rows, _ in sizes) <= 6
-    assert max(blobs for _, blobs in sizes[60:]) <= max(blobs for _, blobs in sizes[:60])
+    assert max(blobs for _, blobs in sizes[24:]) <= max(blobs for _, blobs in sizes[:24])

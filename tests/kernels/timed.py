@@ -1,9 +1,9 @@
-"""Runs a kernel of time as the engine would: rows are judged, combined in blocks, and stepped under a clock."""
+"""Runs a kernel with time as the engine does: late rows are filtered, the others are combined in blocks."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,36 +11,43 @@ import polars as pl
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tests import tiers
-from tests.kernels.bench import COLD, Bench, Given
+from tests.kernels.bench import COLD, Bench, BlockChanges, DrawnChange, drawn_change
 from tests.model.reference import Change, Row, plain
 from tests.model.reference_time import Outcome
-from tidegate.core.columns import SEQ, WEIGHT
+from tidegate.core.columns import WEIGHT
 from tidegate.kernels import make
 from tidegate.kernels.api import INFINITE, LATE, NO_TIME, OK, Clock, Delta, WatermarkValue
 from tidegate.kernels.state import CACHE, MemorySegments, Store
 
 
-def quick(examples: int) -> Any:
-    return tiers.examples(examples)
-
-
 @dataclass
-class Timed(Bench):
-    outcome: Outcome = field(default_factory=Outcome)
+class TimedBench(Bench):
+    """A bench with a clock. `outcomes` are the rows that the last step rejected, per port; `outcome` is that of port
+    0."""
+
+    outcomes: tuple[Outcome, ...] = ()
     delta: Delta = field(default_factory=Delta)
 
     def __post_init__(self) -> None:
         self.kernel = make(self.spec)
 
-    def turn(self, changes: Sequence[tuple[Change, int]], clock: Clock, begin: int = 0) -> None:
-        """One step; a COLD one is run twice from the same state, and must give the same."""
-        again = self._turn(self.segments.copy(), changes, clock) if begin == COLD else None
+    @property
+    def outcome(self) -> Outcome:
+        return self.outcomes[0]
+
+    def turn(self, changes: BlockChanges, clock: Clock, begin: int = 0) -> None:
+        """Runs one step of the first port."""
+        self.turn_all([changes], clock, begin)
+
+    def turn_all(self, inputs: Sequence[BlockChanges], clock: Clock, begin: int = 0) -> None:
+        """Runs one step. A COLD one is run twice from the same state, with a warm and with an empty cache; the results
+        must be equal."""
+        warm = self._turn(self.segments.copy(), inputs, clock) if begin == COLD else None
         if begin == COLD:
             CACHE.clear()
-        self.delta = self._turn(self.segments, changes, clock)
-        if again is not None:
-            same(again, self.delta)
+        self.delta = self._turn(self.segments, inputs, clock)
+        if warm is not None:
+            assert_same(warm, self.delta)
         self._integrate(self.delta)
 
     def content(self) -> Counter[Row]:
@@ -49,38 +56,42 @@ class Timed(Bench):
     def rows_stored(self) -> int:
         return Store(self.segments).stats()[0]
 
-    def _turn(self, segments: MemorySegments, changes: Sequence[tuple[Change, int]], clock: Clock) -> Delta:
-        self.outcome = Outcome()
-        numbers = sorted({block for _, block in changes})
-        blocks = [self.frame([change for change, block in changes if block == number]) for number in numbers]
-        done = [self.kernel.combine(0, rows) for rows in (self._let_in(block, clock) for block in blocks) if len(rows)]
-        if len(done) > 2:
-            done = [self.kernel.combine(0, pl.concat(done[:2])), *done[2:]]
+    def _turn(self, segments: MemorySegments, inputs: Sequence[BlockChanges], clock: Clock) -> Delta:
+        self.outcomes = tuple(Outcome() for _ in inputs)
+        frames = [self.combine(port, self._accept(port, side, clock)) for port, side in enumerate(inputs)]
         state = Store(segments)
-        delta = self.kernel.step([pl.concat(done) if done else None], clock, state, first=clock.step == 1)
+        delta = self.kernel.step(frames, clock, state, first=self._is_first(clock, state))
         state.commit()
         if delta.late is not None:
-            self.outcome.late.update(counted(delta.late.select(*sorted(self.schema), WEIGHT)))
+            self.outcome.late.update(count_rows(delta.late.select(*sorted(self.schema), WEIGHT)))
         return delta
 
-    def _let_in(self, rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        verdict = self.kernel.classify(0, rows, clock)
-        if verdict is None:
-            return rows
-        for code, kept in ((LATE, self.outcome.late), (NO_TIME, self.outcome.no_time)):
-            kept.update(counted(rows.filter(verdict == code).select(*sorted(self.schema), WEIGHT)))
-        return rows.filter(verdict == OK)
+    def _is_first(self, clock: Clock, state: Store) -> bool:
+        return clock.step == 1
+
+    def _accept(self, port: int, changes: BlockChanges, clock: Clock) -> Iterator[pl.DataFrame]:
+        """The blocks without rejected rows, which are added to `outcomes`."""
+        for rows in self.blocks(changes):
+            verdict = self.kernel.classify(port, rows, clock)
+            if verdict is not None:
+                outcome = self.outcomes[port]
+                for code, rejected in ((LATE, outcome.late), (NO_TIME, outcome.no_time)):
+                    rejected.update(count_rows(rows.filter(verdict == code).select(*sorted(self.schema), WEIGHT)))
+                rows = rows.filter(verdict == OK)
+            if len(rows):
+                yield rows
 
 
-def counted(rows: pl.DataFrame) -> Counter[Row]:
-    found: Counter[Row] = Counter()
+def count_rows(rows: pl.DataFrame) -> Counter[Row]:
+    """The total weight of each row; the weight is the last column."""
+    counts: Counter[Row] = Counter()
     for *row, weight in rows.rows():
-        found[tuple(plain(value) for value in row)] += weight
-    return found
+        counts[tuple(plain(value) for value in row)] += weight
+    return counts
 
 
-def same(one: Delta, other: Delta) -> None:
-    """The time to wake may be earlier where it is not known yet that the lowest row of a table is gone."""
+def assert_same(one: Delta, other: Delta) -> None:
+    """Timers may differ: with an empty cache, the deletion of the lowest row of a table may not be known yet."""
     assert (one.timer_us is None, one.evicted, one.errors) == (other.timer_us is None, other.evicted, other.errors)
     for a, b in ((one.rows, other.rows), (one.late, other.late)):
         assert (a is None) == (b is None)
@@ -89,67 +100,59 @@ def same(one: Delta, other: Delta) -> None:
 
 
 @dataclass
-class Moment:
-    """A step as it is drawn: what is given, how far the watermarks and the clock move, how the step begins."""
+class DrawnStep:
+    """A step as Hypothesis draws it: its changes, by how much watermarks and the clock advance, and how it starts."""
 
-    given: list[Given]
-    moves: tuple[int | None, ...]
-    passed_us: int
+    changes: list[DrawnChange]
+    advances: tuple[int | None, ...]
+    elapsed_us: int
     begin: int
 
 
-def moments(row: st.SearchStrategy[Mapping[str, Any]], deletes: bool, watermarks: int = 1, most: int = 8) -> Any:
-    change = st.builds(Given, row, st.booleans() if deletes else st.just(False), st.integers(0, 50), st.integers(0, 3))
-    move = st.none() | st.integers(0, 15)
-    return st.lists(
-        st.builds(
-            Moment, st.lists(change, max_size=7), st.tuples(*[move] * watermarks), st.integers(0, 12), st.integers(0, 1)
-        ),
-        min_size=1,
-        max_size=most,
-    )
+def drawn_steps(row: st.SearchStrategy[Mapping[str, Any]], deletes: bool, watermarks: int = 1, most: int = 8) -> Any:
+    changes = st.lists(drawn_change(row, deletes), max_size=7)
+    advances = st.tuples(*[st.none() | st.integers(0, 15)] * watermarks)
+    step = st.builds(DrawnStep, changes, advances, st.integers(0, 12), st.integers(0, 1))
+    return st.lists(step, min_size=1, max_size=most)
 
 
 def clocks(
-    drawn: Sequence[Moment], names: Sequence[str] = ("f",), start: int = -8, ends: bool = False, time_us: int = 1_000
+    steps: Sequence[DrawnStep], names: Sequence[str] = ("f",), start: int = -8, ends: bool = False, time_us: int = 1_000
 ) -> list[Clock]:
-    """Lines that never go back; with `ends` they are infinite in the last step."""
-    found: list[Clock] = []
+    """The clock of each step. Watermarks never decrease; with `ends` they are infinite in the last step."""
+    result: list[Clock] = []
     watermarks: dict[str, WatermarkValue] = dict.fromkeys(names)
     previous_us = 0
-    for number, moment in enumerate(drawn):
+    for number, step in enumerate(steps):
         before, watermarks = watermarks, dict(watermarks)
-        for name, move in zip(names, moment.moves, strict=True):
-            at = watermarks[name]
-            if move is not None:
-                watermarks[name] = start + move if at is None else int(at) + move
-        if ends and number == len(drawn) - 1:
+        for name, advance in zip(names, step.advances, strict=True):
+            value = watermarks[name]
+            if advance is not None:
+                watermarks[name] = start + advance if value is None else int(value) + advance
+        if ends and number == len(steps) - 1:
             watermarks = dict.fromkeys(names, INFINITE)
-        time_us += moment.passed_us
-        found.append(Clock(number + 1, time_us, watermarks, before, previous_us))
+        time_us += step.elapsed_us
+        result.append(Clock(number + 1, time_us, watermarks, before, previous_us))
         previous_us = time_us
-    return found
+    return result
 
 
-def given_changes(
-    drawn: Sequence[Moment], places: bool = True, any_row: bool = False
+def changes_of(
+    steps: Sequence[DrawnStep], positions: bool = True, any_row: bool = False
 ) -> list[list[tuple[Change, int]]]:
-    """Changes of each step: a delete takes one of the rows that were given and are not deleted (or `any_row`)."""
+    """The changes of each step. A delete removes one of the current rows, or with `any_row` the row that was drawn."""
     present: list[Mapping[str, Any]] = []
-    steps = []
-    for moment in drawn:
+    result = []
+    for step in steps:
         changes = []
-        for place, given in enumerate(moment.given):
-            if given.delete and any_row:
-                row, weight = given.row, -1
-            elif given.delete and present:
-                row, weight = present.pop(given.choice % len(present)), -1
+        for position, each in enumerate(step.changes):
+            if each.delete and any_row:
+                row, weight = each.row, -1
+            elif each.delete and present:
+                row, weight = present.pop(each.choice % len(present)), -1
             else:
-                row, weight = given.row, 1
+                row, weight = each.row, 1
                 present.append(row)
-            changes.append((Change(row, weight, place if places else 0), given.block))
-        steps.append(changes)
-    return steps
-
-
-__all__ = ["SEQ", "Moment", "Timed", "clocks", "counted", "given_changes", "moments", "quick"]
+            changes.append((Change(row, weight, position if positions else 0), each.block))
+        result.append(changes)
+    return result

@@ -11,7 +11,7 @@ def test_half_a_plan_of_the_first_batch_is_swept_away(tmp_path, spark, monkeypat
 
     def begin_with_leftovers(self, generation):
         begin(self, generation)
-        offsets = self.checkpoint(generation.number) / "offsets"
+        offsets = self.checkpoint(generation.number).folder / "offsets"
         offsets.mkdir(parents=True)
         (offsets / ".0.7d1f.tmp").write_text("v1\n{")
 

@@ -1,7 +1,5 @@
-"""A naive model of every stateful operator, in plain Python: it keeps all rows and answers from scratch.
-
-Kernels are tested against it. What it says is what the operators mean.
-"""
+"""Naive models of the operators that do not depend on time, in plain Python: they keep all rows and compute every
+answer from scratch. Property tests compare the kernels with them."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.model.reference_aggregates import answer
+from tests.model.reference_aggregates import answer, ordering
 from tidegate.ir.specs import (
     AggregateCall,
     AggregateSpec,
@@ -28,15 +26,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """A row that comes (weight 1) or goes (-1), with its place in the step."""
+    """A row that is inserted (weight 1) or deleted (-1), with its position in the step."""
 
     row: Mapping[str, Any]
     weight: int
-    place: int = 0
+    position: int = 0
 
 
 def plain(value: Any) -> Any:
-    """A value by which equal values are equal: NaN is itself, -0.0 is 0.0, lists and structs are tuples."""
+    """A hashable value, equal for equal values: NaN equals itself, -0.0 is 0.0, lists and structs are tuples."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -54,7 +52,7 @@ def picked(row: Mapping[str, Any], columns: Iterable[str]) -> Row:
 
 
 class Model:
-    """An operator's answer: how often each output row is there, after the steps so far."""
+    """The model of an operator: `content` is the multiset of its output rows after the steps so far."""
 
     def step(self, number: int, inputs: Sequence[Sequence[Change]]) -> None:
         raise NotImplementedError
@@ -77,25 +75,25 @@ def model(spec: KernelSpec) -> Model:
 
 
 class Groups(Model):
-    """GROUP BY. For FIRST and LAST it remembers, of each value of a group, when it came and when it came last."""
+    """GROUP BY. For FIRST and LAST it keeps the first and last arrival of each value of a group."""
 
     def __init__(self, spec: AggregateSpec) -> None:
         self._spec = spec
         self._rows: Counter[Row] = Counter()
         self._columns = list(dict.fromkeys([*spec.keys, *(c for call in spec.calls for c in _columns(call))]))
         self._arrivals: dict[tuple[int, Row, Row], tuple[tuple[int, int], tuple[int, int]]] = {}
-        self._begun = False
+        self._started = False
 
     def step(self, number: int, inputs: Sequence[Sequence[Change]]) -> None:
-        self._begun = True
+        self._started = True
         before = [self._values(index) for index in range(len(self._spec.calls))]
-        self._rows.update(_netted((picked(c.row, self._columns), c.weight) for c in inputs[0]))
+        self._rows.update(_net((picked(c.row, self._columns), c.weight) for c in inputs[0]))
         self._rows = +self._rows
         for index in range(len(self._spec.calls)):
-            self._arrive(index, number, before[index], inputs[0])
+            self._record_arrivals(index, number, before[index], inputs[0])
 
     def content(self) -> Counter[Row]:
-        groups: dict[Row, list[dict[str, Any]]] = {(): []} if self._spec.scalar and self._begun else {}
+        groups: dict[Row, list[dict[str, Any]]] = {(): []} if self._spec.scalar and self._started else {}
         for row, count in self._rows.items():
             named = dict(zip(self._columns, row, strict=True))
             groups.setdefault(picked(named, self._spec.keys), []).extend([named] * count)
@@ -113,32 +111,35 @@ class Groups(Model):
         return answer(call, [tuple(row[name] for name in call.args) for row in passing], arrivals)
 
     def _values(self, index: int) -> Counter[tuple[Row, Row]]:
-        """How often each value of a call is in each group."""
-        call, found = self._spec.calls[index], Counter[tuple[Row, Row]]()
+        """The count of each argument tuple of a call in each group."""
+        call, counts = self._spec.calls[index], Counter[tuple[Row, Row]]()
         for row, count in self._rows.items():
             named = dict(zip(self._columns, row, strict=True))
             if call.filter is None or named[call.filter] is True:
-                found[picked(named, self._spec.keys), picked(named, call.args)] += count
-        return found
+                counts[picked(named, self._spec.keys), picked(named, call.args)] += count
+        return counts
 
-    def _arrive(self, index: int, step: int, before: Counter[tuple[Row, Row]], changes: Sequence[Change]) -> None:
+    def _record_arrivals(
+        self, index: int, step: int, before: Counter[tuple[Row, Row]], changes: Sequence[Change]
+    ) -> None:
         call = self._spec.calls[index]
         net: Counter[tuple[Row, Row, int]] = Counter()
         for change in changes:
             if call.filter is None or change.row[call.filter] is True:
-                net[picked(change.row, self._spec.keys), picked(change.row, call.args), change.place] += change.weight
+                key, value = picked(change.row, self._spec.keys), picked(change.row, call.args)
+                net[key, value, change.position] += change.weight
         after = self._values(index)
-        for (key, value, place), weight in sorted(net.items(), key=lambda item: item[0][2]):
+        for (key, value, position), weight in sorted(net.items(), key=lambda item: item[0][2]):
             if weight > 0 and after[key, value] > 0:
-                stays = before[key, value] > 0 or self._came(index, key, value, step)
-                first = self._arrivals[index, key, value][0] if stays else (step, place)
-                self._arrivals[index, key, value] = (first, (step, place))
+                stays = before[key, value] > 0 or self._arrived_in_step(index, key, value, step)
+                first = self._arrivals[index, key, value][0] if stays else (step, position)
+                self._arrivals[index, key, value] = (first, (step, position))
         for number, key, value in [at for at in self._arrivals if at[0] == index]:
             if after[key, value] <= 0:
                 del self._arrivals[number, key, value]
 
-    def _came(self, index: int, key: Row, value: Row, step: int) -> bool:
-        """Whether a value has come earlier in the same step."""
+    def _arrived_in_step(self, index: int, key: Row, value: Row, step: int) -> bool:
+        """True if the value has already arrived in this step."""
         known = self._arrivals.get((index, key, value))
         return known is not None and known[1][0] == step
 
@@ -152,7 +153,7 @@ class Sets(Model):
 
     def step(self, number: int, inputs: Sequence[Sequence[Change]]) -> None:
         for side, changes in enumerate(inputs):
-            self._sides[side].update(_netted((picked(c.row, self._spec.columns), c.weight) for c in changes))
+            self._sides[side].update(_net((picked(c.row, self._spec.columns), c.weight) for c in changes))
 
     def content(self) -> Counter[Row]:
         left, right = (+side for side in self._sides)
@@ -169,37 +170,37 @@ class Sets(Model):
 
 
 class Top(Model):
-    """ORDER BY ... LIMIT per partition, with the place of each row where it is asked for."""
+    """ORDER BY ... LIMIT per partition, with the rank of each row if the spec has a rank column."""
 
     def __init__(self, spec: TopNSpec) -> None:
         self._spec = spec
         self._rows: Counter[Row] = Counter()
 
     def step(self, number: int, inputs: Sequence[Sequence[Change]]) -> None:
-        self._rows.update(_netted((picked(c.row, self._spec.columns), c.weight) for c in inputs[0]))
+        self._rows.update(_net((picked(c.row, self._spec.columns), c.weight) for c in inputs[0]))
 
     def content(self) -> Counter[Row]:
         parts: dict[Row, list[Row]] = {}
         for row in (+self._rows).elements():
             parts.setdefault(picked(self._named(row), self._spec.partition), []).append(row)
-        return Counter(shown for rows in parts.values() for shown in self._shown(rows))
+        return Counter(row for rows in parts.values() for row in self._top(rows))
 
     def _named(self, row: Row) -> dict[str, Any]:
         return dict(zip(self._spec.columns, row, strict=True))
 
-    def _shown(self, rows: list[Row]) -> Iterable[Row]:
-        rows = sorted(rows, key=lambda row: (self._wanted(row), tuple(ordering(value) for value in row)))
+    def _top(self, rows: list[Row]) -> Iterable[Row]:
+        rows = sorted(rows, key=lambda row: (self._sort_key(row), tuple(ordering(value) for value in row)))
         low, high = self._spec.offset, self._spec.offset + self._spec.limit
-        for row, place in zip(rows, self._places(rows), strict=True):
-            if low < place <= high:
-                yield (*row, place) if self._spec.rank else row
+        for row, rank in zip(rows, self._ranks(rows), strict=True):
+            if low < rank <= high:
+                yield (*row, rank) if self._spec.rank else row
 
-    def _wanted(self, row: Row) -> tuple[Any, ...]:
+    def _sort_key(self, row: Row) -> tuple[Any, ...]:
         named = self._named(row)
-        return tuple(_directed(named[order.column], order) for order in self._spec.order)
+        return tuple(_direct_key(named[order.column], order) for order in self._spec.order)
 
-    def _places(self, rows: list[Row]) -> list[int]:
-        keys = [self._wanted(row) for row in rows]
+    def _ranks(self, rows: list[Row]) -> list[int]:
+        keys = [self._sort_key(row) for row in rows]
         match self._spec.function:
             case "rank":
                 return [keys.index(key) + 1 for key in keys]
@@ -211,19 +212,19 @@ class Top(Model):
 
 @dataclass
 class Content(Model):
-    """A table. `refused` are the codes and rows it would not take, in order."""
+    """A table. `rejected` are the codes and rows that the last step rejected, in order."""
 
     spec: TableSpec
     rows: list[Row] = field(default_factory=list)
-    refused: list[tuple[str, Row]] = field(default_factory=list)
+    rejected: list[tuple[str, Row]] = field(default_factory=list)
 
     def step(self, number: int, inputs: Sequence[Sequence[Change]]) -> None:
-        self.refused = []
-        for change in sorted(inputs[0], key=lambda change: change.place):
+        self.rejected = []
+        for change in sorted(inputs[0], key=lambda change: change.position):
             row = tuple(change.row[name] for name in self.spec.columns)
             code = self._keyed(change, row) if self.spec.key else self._bag(change, row)
             if code:
-                self.refused.append((code, plain(row)))
+                self.rejected.append((code, plain(row)))
 
     def content(self) -> Counter[Row]:
         return Counter(plain(row) for row in self.rows)
@@ -255,17 +256,8 @@ class Content(Model):
         return None
 
 
-def ordering(value: Any) -> tuple[Any, ...]:
-    """A sort key in Spark's ascending order: NULL, then numbers, NaN above them; lists and structs by their parts."""
-    if value is None:
-        return (0,)
-    if value == "NaN" or (isinstance(value, float) and math.isnan(value)):
-        return (2,)
-    return (1, tuple(ordering(item) for item in value)) if isinstance(value, tuple) else (1, value)
-
-
 class _Reversed:
-    """A sort key the other way round."""
+    """A sort key in descending order."""
 
     def __init__(self, key: tuple[Any, ...]) -> None:
         self.key = key
@@ -280,7 +272,7 @@ class _Reversed:
         return hash(self.key)
 
 
-def _directed(value: Any, order: Order) -> tuple[Any, ...]:
+def _direct_key(value: Any, order: Order) -> tuple[Any, ...]:
     null = (0,) if order.nulls_first else (2,)
     key = ordering(value)
     return null if value is None else (1, _Reversed(key) if order.descending else key)
@@ -290,7 +282,7 @@ def _columns(call: AggregateCall) -> list[str]:
     return [*call.args, *([call.filter] if call.filter else [])]
 
 
-def _netted(pairs: Iterable[tuple[Row, int]]) -> dict[Row, int]:
+def _net(pairs: Iterable[tuple[Row, int]]) -> dict[Row, int]:
     net: dict[Row, int] = {}
     for row, weight in pairs:
         net[row] = net.get(row, 0) + weight

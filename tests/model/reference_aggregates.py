@@ -1,4 +1,4 @@
-"""The naive answers of aggregate functions: from the list of all argument tuples of a group."""
+"""Naive aggregate functions: each computes its answer from the list of all argument tuples of a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.ir.specs import AggregateCall
 
 Row = tuple[Any, ...]
 Arrival = tuple[tuple[int, int], tuple[int, int]]
-"""Step and place in which a value came, and in which it came last."""
+"""Step and position of the first and of the last arrival of a value."""
 
 _DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
 
@@ -26,7 +26,7 @@ def answer(call: AggregateCall, rows: list[Row], arrivals: Mapping[Row, Arrival]
     if call.func in ("first", "last"):
         return _by_arrival(call, arrivals)
     if call.func in ("min_by", "max_by"):
-        return _by_other(call, rows)
+        return _by_other_column(call, rows)
     full = [row for row in rows if None not in row]
     if call.distinct or call.func == "approx_count_distinct":
         full = list(dict.fromkeys(full))
@@ -35,30 +35,31 @@ def answer(call: AggregateCall, rows: list[Row], arrivals: Mapping[Row, Arrival]
     return _ANSWERS[call.func](call, full)
 
 
-def order_key(value: Any) -> tuple[Any, ...]:
+def ordering(value: Any) -> tuple[Any, ...]:
+    """A sort key in Spark's ascending order: NULL, then numbers, NaN above them; lists and structs by their parts."""
     if value is None:
         return (0,)
-    if value == "NaN":
+    if value == "NaN" or (isinstance(value, float) and math.isnan(value)):
         return (2,)
-    return (1, tuple(order_key(item) for item in value)) if isinstance(value, tuple) else (1, value)
+    return (1, tuple(ordering(item) for item in value)) if isinstance(value, tuple) else (1, value)
 
 
 def _by_arrival(call: AggregateCall, arrivals: Mapping[Row, Arrival]) -> Any:
     ignore = dict(call.options).get("ignore_nulls") == "true"
     last = call.func == "last"
-    found = [
-        (at[int(last)], order_key(row[0]), row[0]) for row, at in arrivals.items() if row[0] is not None or not ignore
+    candidates = [
+        (at[int(last)], ordering(row[0]), row[0]) for row, at in arrivals.items() if row[0] is not None or not ignore
     ]
-    chosen = (max if last else min)(found, key=lambda item: item[:2], default=None)
+    chosen = (max if last else min)(candidates, key=lambda item: item[:2], default=None)
     return chosen[2] if chosen else None
 
 
-def _by_other(call: AggregateCall, rows: list[Row]) -> Any:
+def _by_other_column(call: AggregateCall, rows: list[Row]) -> Any:
     rows = [row for row in rows if row[1] is not None]
     if not rows:
         return None
-    by = (max if call.func == "max_by" else min)(order_key(row[1]) for row in rows)
-    return min((row[0] for row in rows if order_key(row[1]) == by), key=order_key)
+    by = (max if call.func == "max_by" else min)(ordering(row[1]) for row in rows)
+    return min((row[0] for row in rows if ordering(row[1]) == by), key=ordering)
 
 
 def _sum(call: AggregateCall, rows: list[Row]) -> Any:
@@ -127,30 +128,30 @@ def _corr(call: AggregateCall, rows: list[Row]) -> Any:
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[[AggregateCall, list[Row]], Any]:
-    return lambda call, rows: choose((row[0] for row in rows), key=order_key, default=None)
+    return lambda call, rows: choose((row[0] for row in rows), key=ordering, default=None)
 
 
-def _ordered(rows: list[Row]) -> list[Any]:
-    return sorted((row[0] for row in rows), key=order_key)
+def _sorted(rows: list[Row]) -> list[Any]:
+    return sorted((row[0] for row in rows), key=ordering)
 
 
 def _percentile(call: AggregateCall, rows: list[Row]) -> Any:
-    values = [float(value) for value in _ordered(rows)]
+    values = [float(value) for value in _sorted(rows)]
     if not values:
         return None
-    place = float(dict(call.options).get("percentage", "0.5")) * (len(values) - 1)
-    low, high = values[math.floor(place)], values[math.ceil(place)]
-    return low + (high - low) * (place - math.floor(place))
+    position = float(dict(call.options).get("percentage", "0.5")) * (len(values) - 1)
+    low, high = values[math.floor(position)], values[math.ceil(position)]
+    return low + (high - low) * (position - math.floor(position))
 
 
 def _mode(call: AggregateCall, rows: list[Row]) -> Any:
     counts = Counter(row[0] for row in rows)
     most = max(counts.values(), default=0)
-    return min((value for value, count in counts.items() if count == most), key=order_key, default=None)
+    return min((value for value, count in counts.items() if count == most), key=ordering, default=None)
 
 
-def _folded(operation: Callable[[Any, Any], Any]) -> Callable[[AggregateCall, list[Row]], Any]:
-    return lambda call, rows: functools.reduce(operation, _ordered(rows)) if rows else None
+def _fold(operation: Callable[[Any, Any], Any]) -> Callable[[AggregateCall, list[Row]], Any]:
+    return lambda call, rows: functools.reduce(operation, _sorted(rows)) if rows else None
 
 
 _ANSWERS: dict[str, Callable[[AggregateCall, list[Row]], Any]] = {
@@ -168,13 +169,13 @@ _ANSWERS: dict[str, Callable[[AggregateCall, list[Row]], Any]] = {
     "bool_or": lambda call, rows: any(row[0] for row in rows) if rows else None,
     "min": _extreme(min),
     "max": _extreme(max),
-    "array_agg": lambda call, rows: tuple(_ordered(rows)),
-    "collect_set": lambda call, rows: tuple(_ordered(list(dict.fromkeys(rows)))),
+    "array_agg": lambda call, rows: tuple(_sorted(rows)),
+    "collect_set": lambda call, rows: tuple(_sorted(list(dict.fromkeys(rows)))),
     "median": _percentile,
     "percentile": _percentile,
     "mode": _mode,
-    "listagg": lambda call, rows: dict(call.options).get("delimiter", "").join(_ordered(rows)) if rows else None,
-    "bit_and": _folded(operator.and_),
-    "bit_or": _folded(operator.or_),
-    "bit_xor": _folded(operator.xor),
+    "listagg": lambda call, rows: dict(call.options).get("delimiter", "").join(_sorted(rows)) if rows else None,
+    "bit_and": _fold(operator.and_),
+    "bit_or": _fold(operator.or_),
+    "bit_xor": _fold(operator.xor),
 }

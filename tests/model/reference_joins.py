@@ -1,4 +1,4 @@
-"""A naive model of joins, in plain Python: it keeps all rows and tries every pair."""
+"""Naive models of joins, in plain Python: they keep all rows and test every pair."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.model.reference import Change, Model, Row, ordering, picked, plain
-from tidegate.ir.joins import JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
+from tests.model.reference import Change, Model, Row, picked, plain
+from tests.model.reference_aggregates import ordering
+from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
 
 Named = Mapping[str, Any]
-"""A row by its columns, with values as `plain` gives them."""
+"""A row by column, with values as `plain` returns them."""
 
 PADS_LEFT, PADS_RIGHT = ("left", "full"), ("right", "full")
 
 
-class Joined(Model):
-    """The incremental join: the batch answer over the rows that are there."""
+class IncrementalJoin(Model):
+    """The incremental join: the batch answer over the current rows."""
 
     def __init__(self, spec: JoinSpec) -> None:
         self._spec = spec
@@ -36,25 +37,25 @@ class Joined(Model):
 
     def _answer(self, lefts: Sequence[Named], rights: Sequence[Named]) -> Iterator[Row]:
         kind, outputs = self._spec.kind, self._spec.outputs
-        pairs = [(left, right) for left in lefts for right in rights if meets(self._spec, left, right)]
+        pairs = [(left, right) for left in lefts for right in rights if matches(self._spec, left, right)]
         if kind not in ("semi", "anti"):
             yield from (output(outputs, left, right) for left, right in pairs)
         for left in lefts:
-            alone = not any(left is met for met, _ in pairs)
-            if (alone and kind in (*PADS_LEFT, "anti")) or (not alone and kind == "semi"):
+            unmatched = not any(left is matched for matched, _ in pairs)
+            if (unmatched and kind in (*PADS_LEFT, "anti")) or (not unmatched and kind == "semi"):
                 yield output(outputs, left, None)
         for right in rights:
-            if kind in PADS_RIGHT and not any(right is met for _, met in pairs):
+            if kind in PADS_RIGHT and not any(right is matched for _, matched in pairs):
                 yield output(outputs, None, right)
 
 
-class LookedUp(Model):
-    """The lookup join: all that ever left, each row with the table as it was then."""
+class LookupJoin(Model):
+    """The lookup join: all rows emitted so far, each joined with the table at that time."""
 
     def __init__(self, spec: LookupJoinSpec) -> None:
         self._spec = spec
         self._table: list[Named] = []
-        self._left: Counter[Row] = Counter()
+        self._emitted: Counter[Row] = Counter()
 
     def step(self, number: int, inputs: Sequence[Sequence[Change]]) -> None:
         for change in sorted(inputs[1], key=lambda change: change.weight):
@@ -62,17 +63,17 @@ class LookedUp(Model):
             self._table.append(row) if change.weight > 0 else self._table.remove(row)
         for change in inputs[0]:
             answer = self._answer({name: plain(value) for name, value in change.row.items()})
-            self._left.update(answer * change.weight)
+            self._emitted.update(answer * change.weight)
 
     def content(self) -> Counter[Row]:
-        return self._left
+        return self._emitted
 
     def _answer(self, left: Named) -> list[Row]:
-        found = [output(self._spec.outputs, left, right) for right in self._table if meets(self._spec, left, right)]
-        return found if found or self._spec.kind == "inner" else [output(self._spec.outputs, left, None)]
+        pairs = [output(self._spec.outputs, left, right) for right in self._table if matches(self._spec, left, right)]
+        return pairs if pairs or self._spec.kind == "inner" else [output(self._spec.outputs, left, None)]
 
 
-def meets(spec: JoinSpec | LookupJoinSpec, left: Named, right: Named) -> bool:
+def matches(spec: JoinSpec | LookupJoinSpec | IntervalJoinSpec, left: Named, right: Named) -> bool:
     return all(_equal(left, right, pair) for pair in spec.keys) and all(
         holds(left[test.left], test.op, right[test.right]) for test in spec.conditions
     )
@@ -103,7 +104,7 @@ def holds(left: Any, op: str, right: Any) -> bool:
 
 def output(outputs: Sequence[OutputColumn], left: Named | None, right: Named | None) -> Row:
     sides = (left, right)
-    return tuple(None if (row := sides[taken.side]) is None else row[taken.column] for taken in outputs)
+    return tuple(None if (row := sides[each.side]) is None else row[each.column] for each in outputs)
 
 
 def _equal(left: Named, right: Named, pair: KeyPair) -> bool:

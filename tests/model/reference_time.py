@@ -1,10 +1,10 @@
-"""A naive model of the operators of time, in plain Python: it keeps all rows and recomputes every answer from scratch.
-Windows and sessions are those of the oracle (`tidegate.testing.time.windows`). Times are datetimes, watermarks
-microseconds."""
+"""Naive models of the time operators: they keep all rows and recompute every answer. Windows, sessions and gates are
+those of the oracle (`tidegate.testing.oracle`). Times are datetimes, watermarks microseconds."""
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,37 +14,30 @@ from tests.model.reference import Change, Groups, Row, picked
 from tidegate.ir.specs import GateSpec, HoldBackSpec, TemporalFilterSpec, WindowAggregateSpec
 from tidegate.ir.windows import WatermarkTest, WindowSpec
 from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
-from tidegate.testing.time.windows import Window
-from tidegate.testing.time.windows import sessions as extents
+from tidegate.testing.oracle.amounts import Number, micros
+from tidegate.testing.oracle.bags import Bag
+from tidegate.testing.oracle.emit import Gate
+from tidegate.testing.oracle.inference import BEFORE
+from tidegate.testing.oracle.windows import Entry, Session, SessionRows, Window, closed
+from tidegate.testing.oracle.windows import sessions as sessions_of
 
 EPOCH = datetime.datetime(1970, 1, 1)
+Watermarks = Mapping[str, WatermarkValue]
 
 
 @dataclass
 class Outcome:
-    """What a step says besides its changes: rows too late, and rows without a time."""
+    """The rows that a step rejects: late rows, and rows without a time."""
 
     late: Counter[Row] = field(default_factory=Counter)
     no_time: Counter[Row] = field(default_factory=Counter)
 
-    def reject(self, kind: str, change: Change) -> None:
-        refused = self.late if kind == "late" else self.no_time
-        refused[picked(change.row, sorted(change.row))] += change.weight
+    def reject(self, reason: str, change: Change) -> None:
+        rejected = self.late if reason == "late" else self.no_time
+        rejected[picked(change.row, sorted(change.row))] += change.weight
 
 
-def micros(time: datetime.date) -> int:
-    """Microseconds since the epoch; a date is its midnight."""
-    if not isinstance(time, datetime.datetime):
-        time = datetime.datetime(time.year, time.month, time.day)
-    return (time.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
-
-
-def reached(watermark: WatermarkValue, value: int) -> bool:
-    """Whether a watermark is at or above a value."""
-    return watermark == INFINITE or (watermark is not None and float(watermark) >= value)
-
-
-def passing(test: WatermarkTest, row: Mapping[str, Any], watermarks: Mapping[str, WatermarkValue]) -> bool:
+def passing(test: WatermarkTest, row: Mapping[str, Any], watermarks: Watermarks) -> bool:
     value, watermark = row[test.column], watermarks.get(test.watermark)
     if value is None or watermark is None:
         return False
@@ -52,238 +45,187 @@ def passing(test: WatermarkTest, row: Mapping[str, Any], watermarks: Mapping[str
     return watermark == INFINITE or number < float(watermark) or (test.inclusive and number == float(watermark))
 
 
-def moment(time_us: int) -> datetime.datetime:
+def datetime_at(time_us: int) -> datetime.datetime:
     return EPOCH + datetime.timedelta(microseconds=time_us)
 
 
+def window_of(spec: WindowSpec) -> Window:
+    return Window(spec.kind, spec.size, spec.slide, spec.offset)
+
+
 def windows(spec: WindowSpec, time: datetime.date) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
-    """All windows that cover a time."""
-    for start, end in Window(spec.kind, spec.size, spec.slide, spec.offset).covering(micros(time)):
-        yield moment(start), moment(end)
+    """All windows that contain a time."""
+    for start, end in window_of(spec).extents(micros(time)):
+        yield datetime_at(start), datetime_at(end)
 
 
-class Windows:
-    """GROUP BY windows: every row is put into each of its windows that is open, and stays there."""
+def sessions(spec: WindowSpec, keys: Sequence[str], rows: Sequence[Change]) -> list[Session[Change]]:
+    """The sessions of rows, per key."""
+    return sessions_of([_entry(row, keys, spec.time) for row in rows], window_of(spec))
+
+
+def _entry(change: Change, keys: Sequence[str], time: str) -> Entry[Change]:
+    identity = picked(change.row, sorted(change.row))
+    return Entry(picked(change.row, keys), micros(change.row[time]), identity, change)
+
+
+class WindowedModel:
+    """What the models of both kinds of windows share: when windows close, and rows with their windows."""
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
-        self._spec, self._groups = spec, Groups(spec.aggregate)
+        self._spec = spec
+
+    def _limit(self, clock: Clock) -> Number | None:
+        """The watermark that late rows are compared with."""
+        return self._watermark(clock.previous_watermarks if self._spec.delayed else clock.watermarks)
+
+    def _watermark(self, watermarks: Watermarks) -> Number | None:
+        value = None if self._spec.watermark is None else watermarks.get(self._spec.watermark)
+        return math.inf if value == INFINITE else value if value is None else float(value)
+
+    def _with_window(self, change: Change, start: int, end: int) -> Change:
+        time, spec = change.row[self._spec.window.time], self._spec.window
+        zone = time.tzinfo if isinstance(time, datetime.datetime) else datetime.UTC
+        edges = {spec.start: datetime_at(start), spec.end: datetime_at(end)}
+        return replace(change, row={**change.row, **{name: edge.replace(tzinfo=zone) for name, edge in edges.items()}})
+
+
+class Windows(WindowedModel):
+    """GROUP BY windows: every row is added to each of its open windows, and stays there."""
+
+    def __init__(self, spec: WindowAggregateSpec) -> None:
+        super().__init__(spec)
+        self._groups = Groups(spec.aggregate)
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
-        outcome, taken = Outcome(), []
+        outcome, accepted = Outcome(), []
         for change in changes:
             time = change.row[self._spec.window.time]
             if time is None:
                 outcome.reject("no_time", change)
                 continue
-            every = list(windows(self._spec.window, time))
-            mine = [window for window in every if not self._closed(window[1], self._since(clock))]
-            taken += [self._in(change, window) for window in mine]
-            if every and not mine:
+            extents = window_of(self._spec.window).extents(micros(time))
+            open_ = [each for each in extents if not closed(each[1], self._limit(clock), self._spec.lateness)]
+            accepted += [self._with_window(change, *each) for each in open_]
+            if extents and not open_:
                 outcome.reject("late", change)
-        self._groups.step(clock.step, [taken])
+        self._groups.step(clock.step, [accepted])
         return outcome
 
     def content(self) -> Counter[Row]:
         return self._groups.content()
 
-    def kept(self, clock: Clock) -> Counter[Row]:
+    def open(self, clock: Clock) -> Counter[Row]:
         """The part of the content that may still change."""
-        place = self._spec.aggregate.keys.index(self._spec.window.end)
-        everything = self.content()
-        return Counter({row: n for row, n in everything.items() if not self._closed(row[place], clock.watermarks)})
-
-    def _since(self, clock: Clock) -> Mapping[str, WatermarkValue]:
-        return clock.previous_watermarks if self._spec.delayed else clock.watermarks
-
-    def _closed(self, end: datetime.datetime, watermarks: Mapping[str, WatermarkValue]) -> bool:
-        watermark = None if self._spec.watermark is None else watermarks.get(self._spec.watermark)
-        return reached(watermark, micros(end) + self._spec.lateness)
-
-    def _in(self, change: Change, window: tuple[datetime.datetime, datetime.datetime]) -> Change:
-        time, spec = change.row[self._spec.window.time], self._spec.window
-        zone = time.tzinfo if isinstance(time, datetime.datetime) else datetime.UTC
-        start, end = (edge.replace(tzinfo=zone) for edge in window)
-        return replace(change, row={**change.row, spec.start: start, spec.end: end})
+        index = self._spec.aggregate.keys.index(self._spec.window.end)
+        watermark, lateness = self._watermark(clock.watermarks), self._spec.lateness
+        rows = self.content().items()
+        return Counter({row: n for row, n in rows if not closed(micros(row[index]), watermark, lateness)})
 
 
-@dataclass
-class Session:
-    """Rows of one key that follow each other closely."""
-
-    key: Row
-    rows: list[Change]
-    start: int
-    end: int
-
-
-def sessions(spec: WindowSpec, keys: Sequence[str], rows: Sequence[Change]) -> list[Session]:
-    """The sessions of rows, per key."""
-    by_key: dict[Row, list[Change]] = {}
-    for row in rows:
-        by_key.setdefault(picked(row.row, keys), []).append(row)
-    found = []
-    for key, mine in by_key.items():
-        for (start, end), times in extents((micros(row.row[spec.time]) for row in mine), Window("session", spec.size)):
-            members = [row for row in mine if micros(row.row[spec.time]) in times]
-            found.append(Session(key, members, start, end))
-    return found
-
-
-class SessionWindows:
-    """GROUP BY sessions: all rows of open sessions, and where closed ones lay. Each row has weight 1 and stands for
-    itself; its place tells when it came."""
+class SessionWindows(WindowedModel):
+    """GROUP BY sessions. The position of a change is its order of arrival over all steps."""
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
-        self._spec = spec
+        super().__init__(spec)
         self._keys = [name for name in spec.aggregate.keys if name not in (spec.window.start, spec.window.end)]
-        self._rows: list[Change] = []
-        self._over: list[Session] = []
+        self._rows: SessionRows[Change] = SessionRows(window_of(spec.window), spec.lateness)
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
-        spec, outcome = self._spec, Outcome()
-        watermark = (
-            None
-            if spec.watermark is None
-            else (clock.previous_watermarks if spec.delayed else clock.watermarks).get(spec.watermark)
-        )
-        for session in self._sessions():
-            if reached(watermark, session.end + spec.lateness):
-                self._over.append(session)
-                self._rows = [row for row in self._rows if row not in session.rows]
-        fresh = [replace(change, place=clock.step * 1000 + change.place) for change in changes]
-        for change in fresh:
-            if change.row[spec.window.time] is None:
+        outcome, timed = Outcome(), []
+        for change in (replace(change, position=clock.step * 1000 + change.position) for change in changes):
+            if change.row[self._spec.window.time] is None:
                 outcome.reject("no_time", change)
-        came = self._net([change for change in fresh if change.row[spec.window.time] is not None], outcome)
-        known = list(self._rows)
-        self._rows += [row for row in came if not self._reopens(row, watermark, outcome)]
-        for session in self._sessions():
-            if reached(watermark, session.end + spec.lateness) and not any(row in known for row in session.rows):
-                for row in session.rows:
-                    outcome.reject("late", row)
-                    self._rows.remove(row)
+            else:
+                timed.append((_entry(change, self._keys, self._spec.window.time), change.weight))
+        for entry, _ in self._rows.step(timed, self._limit(clock)):
+            outcome.reject("late", entry.row)
         return outcome
 
     def open(self) -> Counter[Row]:
-        return self._content(self._sessions())
+        return self._aggregate(self._rows.open())
 
     def content(self) -> Counter[Row]:
-        return self._content([*self._over, *self._sessions()])
+        return self._aggregate([*self._rows.closed, *self._rows.open()])
 
-    def _sessions(self) -> list[Session]:
-        return sessions(self._spec.window, self._keys, self._rows)
-
-    def _net(self, changes: Sequence[Change], outcome: Outcome) -> list[Change]:
-        """Deletes take a row that came in the same step, or one that is there, or come too late."""
-        came = [change for change in changes if change.weight > 0]
-        for change in changes:
-            if change.weight < 0:
-                same = [row for row in came if _alike(row, change)] or [r for r in self._rows if _alike(r, change)]
-                if not same:
-                    outcome.reject("late", change)
-                elif same[0] in came:
-                    came.remove(same[0])
-                else:
-                    self._rows.remove(same[0])
-        return came
-
-    def _reopens(self, row: Change, watermark: WatermarkValue, outcome: Outcome) -> bool:
-        spec, time = self._spec, micros(row.row[self._spec.window.time])
-        gap, key = spec.window.size.micros, picked(row.row, self._keys)
-        for session in self._over:
-            remembered = not reached(watermark, session.end + spec.lateness + gap)
-            if remembered and session.key == key and session.start - gap < time < session.end:
-                outcome.reject("late", row)
-                return True
-        return False
-
-    def _content(self, found: Sequence[Session]) -> Counter[Row]:
-        spec, aggregate = self._spec.window, self._spec.aggregate
-        groups = Groups(aggregate)
-        rows = []
-        for session in found:
-            zone = session.rows[0].row[spec.time].tzinfo
-            start, end = (moment(edge).replace(tzinfo=zone) for edge in (session.start, session.end))
-            rows += [replace(row, row={**row.row, spec.start: start, spec.end: end}) for row in session.rows]
-        groups.step(1, [rows])
+    def _aggregate(self, windows: Sequence[Session[Change]]) -> Counter[Row]:
+        groups = Groups(self._spec.aggregate)
+        rows = [(each.row, session.start, session.end) for session in windows for each in session.entries]
+        groups.step(1, [[self._with_window(*row) for row in rows]])
         return groups.content()
 
 
-def _alike(one: Change, other: Change) -> bool:
-    return picked(one.row, sorted(one.row)) == picked(other.row, sorted(other.row))
-
-
-class Gate:
-    """The difference between what is true and what has left, by whole rows."""
+class GateModel:
+    """The gate of the oracle with the watermark tests of a spec."""
 
     def __init__(self, spec: GateSpec) -> None:
         self._spec = spec
-        self.true: Counter[Row] = Counter()
-        self.left: Counter[Row] = Counter()
+        self._gate = Gate(None, spec.every)
+
+    @property
+    def emitted(self) -> Counter[Row]:
+        return Counter(self._gate.emitted.rows())
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> Outcome:
-        outcome = Outcome()
+        outcome, accepted = Outcome(), []
         for change in changes:
-            if (refused := self.refused(change.row, clock)) is None:
-                self.true[picked(change.row, self._spec.columns)] += change.weight
+            if (reason := self.rejects(change.row, clock)) is None:
+                accepted.append((picked(change.row, self._spec.columns), change.weight))
             else:
-                outcome.reject(refused, change)
-        self.release(clock)
+                outcome.reject(reason, change)
+        self._gate.apply(accepted, lambda row: False)
+        self._release(clock)
         return outcome
 
-    def refused(self, row: Mapping[str, Any], clock: Clock) -> str | None:
+    def step_to(self, clock: Clock, result: Counter[Row]) -> None:
+        """A step after which the result below the gate is `result`."""
+        self._gate.result = Bag(None, result.elements())
+        self._release(clock)
+
+    def rejects(self, row: Mapping[str, Any], clock: Clock) -> str | None:
+        """Why a row is rejected, or None."""
         spec, watermarks = self._spec, clock.previous_watermarks if self._spec.delayed else clock.watermarks
         if spec.every is None and any(row[test.column] is None for test in spec.release):
             return "no_time"
         return "late" if spec.late and all(passing(test, row, watermarks) for test in spec.late) else None
 
-    def release(self, clock: Clock) -> None:
-        for row in {*self.true, *self.left}:
-            if self._goes(dict(zip(self._spec.columns, row, strict=True)), clock):
-                self.left[row] = self.true[row]
-        self.left = Counter({row: count for row, count in self.left.items() if count})
-
-    def holds(self) -> bool:
-        return any(self.true[row] != self.left[row] for row in {*self.true, *self.left})
+    def pending(self) -> bool:
+        return bool(self._gate.result.changes_since(self._gate.emitted))
 
     def timer_us(self, clock: Clock) -> int | None:
         every = self._spec.every
-        return None if every is None or not self.holds() else (clock.time_us // every + 1) * every
+        return None if every is None or not self.pending() else (clock.time_us // every + 1) * every
 
-    def _goes(self, row: Mapping[str, Any], clock: Clock) -> bool:
-        now, before = (
-            bool(self._spec.release) and all(passing(test, row, watermarks) for test in self._spec.release)
-            for watermarks in (clock.watermarks, clock.previous_watermarks)
-        )
-        every = self._spec.every
-        if every is None:
-            return now
-        ticks = clock.previous_time_us > 0 and any(
-            us % every == 0 for us in range(clock.previous_time_us + 1, clock.time_us + 1)
-        )
-        return ticks or (now and not before)
+    def _release(self, clock: Clock) -> None:
+        def closed(row: Row, moment: int) -> bool:
+            named = dict(zip(self._spec.columns, row, strict=True))
+            watermarks = clock.previous_watermarks if moment == BEFORE else clock.watermarks
+            return bool(self._spec.release) and all(passing(test, named, watermarks) for test in self._spec.release)
+
+        # The first step has no previous time, and no tick.
+        self._gate.release(closed, clock.previous_time_us or clock.time_us, clock.time_us)
 
 
-class Waiting:
-    """HOLD BACK: rows wait until they pass every test or have NULL there."""
+class HeldBack:
+    """A reorder buffer: rows wait until each tested column passes its test or is NULL."""
 
     def __init__(self, spec: HoldBackSpec) -> None:
         self._spec = spec
         self._waiting: list[Change] = []
 
     def step(self, clock: Clock, changes: Sequence[Change]) -> list[Change]:
-        """The rows that come out, in order."""
-        rows = [*self._waiting, *sorted(changes, key=lambda change: (change.place, change.weight))]
-        self._waiting = [row for row in rows if not self._free(row, clock)]
-        return [row for row in rows if self._free(row, clock)]
+        """The released rows, in order."""
+        rows = [*self._waiting, *sorted(changes, key=lambda change: (change.position, change.weight))]
+        self._waiting = [row for row in rows if not self._released(row, clock)]
+        return [row for row in rows if self._released(row, clock)]
 
-    def _free(self, change: Change, clock: Clock) -> bool:
+    def _released(self, change: Change, clock: Clock) -> bool:
         tests = self._spec.tests
         return all(change.row[test.column] is None or passing(test, change.row, clock.watermarks) for test in tests)
 
 
-class While:
-    """DURING: all rows that ever came, of which some are there."""
+class TemporalFilter:
+    """A temporal filter: keeps all rows, of which some are visible."""
 
     def __init__(self, spec: TemporalFilterSpec) -> None:
         self._spec = spec
@@ -295,14 +237,14 @@ class While:
             self._rows[picked(change.row, self._spec.columns), since, until] += change.weight
 
     def content(self, time_us: int) -> Counter[Row]:
-        found: Counter[Row] = Counter()
+        visible: Counter[Row] = Counter()
         for (row, since, until), count in self._rows.items():
             if (since is None or since <= time_us) and (until is None or time_us < until):
-                found[row] += count
-        return Counter({row: count for row, count in found.items() if count})
+                visible[row] += count
+        return Counter({row: count for row, count in visible.items() if count})
 
     def next_us(self, time_us: int) -> int | None:
-        """When the content changes next by itself."""
+        """The next time at which the content changes without input."""
         live = [(since, until) for (_, since, until), count in self._rows.items() if count]
-        sound = [pair for pair in live if pair[0] is None or pair[1] is None or pair[0] < pair[1]]
-        return min((edge for pair in sound for edge in pair if edge is not None and edge > time_us), default=None)
+        valid = [pair for pair in live if pair[0] is None or pair[1] is None or pair[0] < pair[1]]
+        return min((edge for pair in valid for edge in pair if edge is not None and edge > time_us), default=None)

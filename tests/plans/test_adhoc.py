@@ -1,4 +1,4 @@
-"""Ad-hoc SELECT: relations become temporary views, plain views what they stand for."""
+"""Ad-hoc SELECT: relations become temporary views, plain views are inlined."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def select(sql: str, catalog: Catalog, sources: bool = False) -> bind.BoundSelec
     return bind.bind_select(statement.query, catalog, sources=sources)
 
 
-def test_relations_by_their_temporary_names(catalog: Catalog) -> None:
-    found = select("SELECT u.name, names.n FROM Users u JOIN names ON u.name = names.name", catalog)
-    assert found.relations == ("users", "names")
-    assert "FROM `tidegate_users` AS u JOIN `tidegate_names` AS `names` ON" in found.sql
+def test_relations_are_read_by_their_temporary_names(catalog: Catalog) -> None:
+    bound = select("SELECT u.name, names.n FROM Users u JOIN names ON u.name = names.name", catalog)
+    assert bound.relations == ("users", "names")
+    assert "FROM `tidegate_users` AS u JOIN `tidegate_names` AS `names` ON" in bound.sql
 
 
 def test_plain_views_are_expanded(catalog: Catalog) -> None:
-    found = select("SELECT * FROM often", catalog)
-    assert found.relations == ("names",)
-    assert found.sql == (
+    bound = select("SELECT * FROM often", catalog)
+    assert bound.relations == ("names",)
+    assert bound.sql == (
         "SELECT * FROM (SELECT * FROM (SELECT name, n FROM `tidegate_names` AS `names` WHERE n > 1)"
         " AS `v`(`who`, `times`)) AS `often`"
     )
@@ -55,28 +55,28 @@ def test_system_relations(catalog: Catalog) -> None:
 
 
 def test_a_cte_hides_a_relation(catalog: Catalog) -> None:
-    found = select("WITH users AS (SELECT 1 AS id) SELECT * FROM users", catalog)
-    assert found.relations == ()
+    bound = select("WITH users AS (SELECT 1 AS id) SELECT * FROM users", catalog)
+    assert bound.relations == ()
 
 
 def test_subqueries_anywhere(catalog: Catalog) -> None:
-    found = select("SELECT (SELECT MAX(a) FROM moves) FROM users WHERE id IN (SELECT a FROM clicks)", catalog)
-    assert set(found.relations) == {"moves", "users", "clicks"}
+    bound = select("SELECT (SELECT MAX(a) FROM moves) FROM users WHERE id IN (SELECT a FROM clicks)", catalog)
+    assert set(bound.relations) == {"moves", "users", "clicks"}
 
 
-def test_sources_only_where_their_rows_are_at_hand(catalog: Catalog) -> None:
+def test_sources_only_where_their_rows_are_available(catalog: Catalog) -> None:
     with pytest.raises(Error, match="does not keep its rows"):
         select("SELECT * FROM bids", catalog)
     assert select("SELECT * FROM bids", catalog, sources=True).relations == ("bids",)
 
 
-def test_windows_in_sparks_words(catalog: Catalog) -> None:
-    found = select("SELECT window_end, COUNT(*) FROM TUMBLE(bids, ts, 10s) GROUP BY window_end", catalog, sources=True)
-    assert found.relations == ("bids",)
-    assert "TUMBLE" not in found.sql and "FROM `tidegate_bids` AS `__rows` WHERE" in found.sql
+def test_windows_are_written_in_spark_sql(catalog: Catalog) -> None:
+    bound = select("SELECT window_end, COUNT(*) FROM TUMBLE(bids, ts, 10s) GROUP BY window_end", catalog, sources=True)
+    assert bound.relations == ("bids",)
+    assert "TUMBLE" not in bound.sql and "FROM `tidegate_bids` AS `__rows` WHERE" in bound.sql
 
 
-def test_a_window_over_a_wrong_name_is_said_where_it_stands(catalog: Catalog) -> None:
+def test_the_error_for_a_window_over_an_unknown_relation_has_its_span(catalog: Catalog) -> None:
     text = "SELECT window_end FROM TUMBLE(userz, ts, 10s)"
     with pytest.raises(Error, match="there is no relation userz") as caught:
         select(text, catalog)

@@ -1,20 +1,24 @@
-"""Circuits: what is shared, what is logged, and when two circuits are the same."""
+"""Circuits: shared ops, logged relations, and when two circuits are equal."""
 
 from __future__ import annotations
 
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.plans.workbench import RELATIONS, apply
 from tidegate import bind, circuit, compile
-from tidegate.catalog import Catalog
+from tidegate.catalog import Catalog, TimeNote
 from tidegate.circuit.model import Circuit, Output
 from tidegate.errors import Error
 from tidegate.ir.specs import AggregateSpec, TableSpec
+from tidegate.plan import IngressCheck
+from tidegate.sql import parse
+from tidegate.sql.statements import CreateView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,11 +36,11 @@ def base(analyzer: bind.Analyzer) -> Catalog:
     return apply(RELATIONS, Catalog(), analyzer)
 
 
-def output(built: Circuit, relation: str) -> Output:
-    return next(each for each in built.outputs if each.relation == relation)
+def output(compiled: Circuit, relation: str) -> Output:
+    return next(each for each in compiled.outputs if each.relation == relation)
 
 
-def test_equal_ops_of_different_views_are_one(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_equal_ops_of_different_views_are_shared(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply(
         """
         CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS total FROM bids GROUP BY item;
@@ -45,12 +49,12 @@ def test_equal_ops_of_different_views_are_one(base: Catalog, analyzer: bind.Anal
         base,
         analyzer,
     )
-    built = compile.build(catalog, analyzer)
-    assert len([op for op in built.ops if isinstance(op.kernel, AggregateSpec)]) == 1
-    assert circuit.ops_behind(built, output(built, "a")) == circuit.ops_behind(built, output(built, "b"))
+    compiled = compile.build(catalog, analyzer)
+    assert len([op for op in compiled.ops if isinstance(op.kernel, AggregateSpec)]) == 1
+    assert circuit.ops_behind(compiled, output(compiled, "a")) == circuit.ops_behind(compiled, output(compiled, "b"))
 
 
-def test_ops_over_a_source_are_shared_only_if_they_began_together(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_ops_over_a_source_are_shared_only_if_they_started_together(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply(
         """
         CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS total FROM bids GROUP BY item;
@@ -62,8 +66,8 @@ def test_ops_over_a_source_are_shared_only_if_they_began_together(base: Catalog,
         base,
         analyzer,
     )
-    built = compile.build(catalog, analyzer, {"b": 3, "d": 3, "e": 3})
-    behind = {each.relation: circuit.ops_behind(built, each) for each in built.outputs}
+    compiled = compile.build(catalog, analyzer, {"b": 3, "d": 3, "e": 3})
+    behind = {each.relation: circuit.ops_behind(compiled, each) for each in compiled.outputs}
     assert set(behind["a"]).isdisjoint(behind["b"])
     assert behind["c"] == behind["d"]
     assert set(behind["a"]) < set(behind["e"])
@@ -81,21 +85,21 @@ def test_every_table_and_materialized_view_is_logged(base: Catalog, analyzer: bi
         base,
         analyzer,
     )
-    built = compile.build(catalog, analyzer)
-    assert [each.relation for each in built.outputs] == ["users", "moves", "clicks", "written", "kept", "two"]
+    compiled = compile.build(catalog, analyzer)
+    assert [each.relation for each in compiled.outputs] == ["users", "moves", "clicks", "written", "kept", "two"]
 
 
-def test_tables_are_ops_unless_nothing_ever_leaves_them(base: Catalog, analyzer: bind.Analyzer) -> None:
-    built = compile.build(base, analyzer)
-    tables = {op.kernel.relation: op for op in built.ops if isinstance(op.kernel, TableSpec)}
+def test_tables_are_ops_unless_they_are_append_only(base: Catalog, analyzer: bind.Analyzer) -> None:
+    compiled = compile.build(base, analyzer)
+    tables = {op.kernel.relation: op for op in compiled.ops if isinstance(op.kernel, TableSpec)}
     assert set(tables) == {"users", "moves"}
     assert tables["users"].ports[0].key == ("id",)
     assert tables["moves"].ports[0].key == ("a", "b")
     assert all(op.ports[0].ordered for op in tables.values())
-    assert output(built, "clicks").branches[0].producer == "in:clicks"
+    assert output(compiled, "clicks").branches[0].producer == "in:clicks"
 
 
-def test_levels_follow_the_rows(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_an_op_is_on_a_later_level_than_its_inputs(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply(
         """
         CREATE MATERIALIZED VIEW a AS SELECT region, COUNT(*) AS n FROM users GROUP BY region;
@@ -104,28 +108,28 @@ def test_levels_follow_the_rows(base: Catalog, analyzer: bind.Analyzer) -> None:
         base,
         analyzer,
     )
-    built = compile.build(catalog, analyzer)
-    assert built.depth == 4
-    by_id = {op.id: op.level for op in built.ops}
-    for op in built.ops:
+    compiled = compile.build(catalog, analyzer)
+    assert compiled.depth == 4
+    by_id = {op.id: op.level for op in compiled.ops}
+    for op in compiled.ops:
         assert all(by_id.get(branch.producer, 0) < op.level for port in op.ports for branch in port.branches)
 
 
-def test_hidden_keys_follow_the_group(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_keys_that_are_not_selected_are_hidden_columns(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply("CREATE MATERIALIZED VIEW a AS SELECT SUM(price) AS s FROM bids GROUP BY item;", base, analyzer)
-    found = output(compile.build(catalog, analyzer), "a")
-    assert [column.name for column in found.columns] == ["s"]
-    assert [column.name for column in found.hidden] == ["__k0"]
-    assert found.key == ("__k0",)
-    assert [column.name for column in found.branches[0].columns] == ["s", "__k0"]
+    a = output(compile.build(catalog, analyzer), "a")
+    assert [column.name for column in a.columns] == ["s"]
+    assert [column.name for column in a.hidden] == ["__k0"]
+    assert a.key == ("__k0",)
+    assert [column.name for column in a.branches[0].columns] == ["s", "__k0"]
 
 
-def test_a_circuit_travels_to_workers(base: Catalog, analyzer: bind.Analyzer) -> None:
-    built = compile.build(base, analyzer)
-    assert pickle.loads(pickle.dumps(built)) == built
+def test_a_circuit_can_be_pickled(base: Catalog, analyzer: bind.Analyzer) -> None:
+    compiled = compile.build(base, analyzer)
+    assert pickle.loads(pickle.dumps(compiled)) == compiled
 
 
-def test_fingerprints_say_what_changed(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_the_difference_of_fingerprints_names_changed_relations(base: Catalog, analyzer: bind.Analyzer) -> None:
     first = apply(
         """
         CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS s FROM bids GROUP BY item;
@@ -146,7 +150,7 @@ def test_fingerprints_say_what_changed(base: Catalog, analyzer: bind.Analyzer) -
     old, new = (circuit.fingerprint(compile.build(each, analyzer)) for each in (first, second))
     assert circuit.diff(old, old) == ()
     assert circuit.diff(old, new) == ("relation a is defined differently", "relation c is new", "relation b is gone")
-    assert circuit.changed(old, new) == ("a",)
+    assert circuit.changed_outputs(old, new) == ("a",)
     assert circuit.Fingerprint.from_json(old.to_json()) == old
     assert old.whole != new.whole
 
@@ -167,7 +171,7 @@ def test_ids_are_the_same_in_every_process() -> None:
     assert len(answers.pop().strip()) == 12
 
 
-def test_views_are_bound_anew_when_what_they_read_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_views_are_bound_again_when_their_input_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply(
         """
         CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS n FROM bids GROUP BY item;
@@ -183,7 +187,7 @@ def test_views_are_bound_anew_when_what_they_read_changes(base: Catalog, analyze
     assert (b.key, b.changes) == (None, "append")
 
 
-def test_a_view_that_lost_its_key_is_refused(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_a_view_that_lost_its_key_is_rejected(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply(
         """
         CREATE MATERIALIZED VIEW a AS SELECT item, SUM(price) AS n FROM bids GROUP BY item;
@@ -198,7 +202,7 @@ def test_a_view_that_lost_its_key_is_refused(base: Catalog, analyzer: bind.Analy
     assert caught.value.code == "EMIT_NEEDS_KEY"
 
 
-def test_a_view_is_compiled_anew_when_its_late_table_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
+def test_a_view_is_compiled_again_when_its_late_table_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
     catalog = apply(
         """
         CREATE TABLE too_late (item STRING, ts TIMESTAMP);
@@ -224,3 +228,36 @@ def test_compiled_views_belong_to_the_analyzer_that_typed_them(base: Catalog, sp
     view = catalog.get("a")
     assert compile.definition(view, catalog, first) is compile.definition(view, catalog, first)
     assert compile.definition(view, catalog, first) is not compile.definition(view, catalog, second)
+
+
+def test_a_view_is_compiled_again_when_something_upstream_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
+    views = """
+        CREATE SOURCE ticks (item STRING, ts TIMESTAMP);
+        CREATE VIEW renamed AS SELECT item, ts AS at FROM ticks;
+        CREATE VIEW a AS SELECT item, at FROM renamed;
+    """
+    catalog = apply(views, base, analyzer)
+    assert compile.definition(catalog.get("a"), catalog, analyzer).plan.traits.watermarks == ()
+    timed = "CREATE OR REPLACE SOURCE ticks (item STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);"
+    replaced = apply(timed, catalog, analyzer)
+    ((column, _),) = compile.definition(replaced.get("a"), replaced, analyzer).plan.traits.watermarks
+    assert column == "at"
+
+
+def test_a_view_is_compiled_again_when_its_own_entry_changes(base: Catalog, analyzer: bind.Analyzer) -> None:
+    catalog = apply("CREATE MATERIALIZED VIEW a AS SELECT item, ts FROM bids;", base, analyzer)
+    view = catalog.get("a")
+    late = replace(view, times=(TimeNote("ts", "lateness", "INTERVAL '1' MINUTE"),))
+    assert not isinstance(compile.definition(view, catalog, analyzer).plan, IngressCheck)
+    assert isinstance(compile.definition(late, catalog.replace(late), analyzer).plan, IngressCheck)
+
+
+def test_compiling_does_not_modify_the_shared_tree_of_a_definition(base: Catalog, analyzer: bind.Analyzer) -> None:
+    text = """
+        CREATE MATERIALIZED VIEW a AS SELECT item, TUMBLE_END(ts, INTERVAL '1' MINUTE) AS e, COUNT(*) AS n FROM bids
+        WHERE item IN (SELECT name FROM users) AND price > 1 GROUP BY item, TUMBLE(ts, INTERVAL '1' MINUTE)"""
+    catalog = apply(text, base, analyzer)
+    compile.build(catalog, analyzer)
+    shared, (fresh,) = catalog.get("a").statement, parse(text).statements
+    assert isinstance(shared, CreateView) and isinstance(fresh, CreateView)
+    assert shared.query.select == fresh.query.select

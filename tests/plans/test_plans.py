@@ -1,7 +1,7 @@
 """SQL -> EXPLAIN, for every stage after parsing: `cases/*.plan`.
 
-A file has a title, statements, and what EXPLAIN says of the last relation. `UPDATE_PLANS=1` writes what it says now:
-read the difference before you keep it. Ids of ops are numbered here, so that a plan is the same whatever they hash.
+A file has a title, statements, and the EXPLAIN output of the last relation. `UPDATE_PLANS=1` writes the current output:
+read the difference before you commit it. Ids of ops are replaced by numbers, so that a plan does not depend on hashes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def analyzer(spark: SparkSession) -> bind.Analyzer:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_plan(path: Path, analyzer: bind.Analyzer) -> None:
     sql = path.read_text().split("\n== ")[0]
-    actual = sql + "".join(f"\n== {stage}\n{text}\n" for stage, text in _explained(sql, analyzer))
+    actual = sql + "".join(f"\n== {stage}\n{text}\n" for stage, text in _explain(sql, analyzer))
     if os.environ.get("UPDATE_PLANS"):
         path.write_text(actual)
     assert actual == path.read_text()
@@ -44,13 +44,13 @@ def test_there_are_cases() -> None:
     assert len(CASES) >= 25
 
 
-def _explained(sql: str, analyzer: bind.Analyzer) -> list[tuple[str, str]]:
+def _explain(sql: str, analyzer: bind.Analyzer) -> list[tuple[str, str]]:
     catalog = apply(sql, apply(RELATIONS, Catalog(), analyzer), analyzer)
     last = catalog.relations[-1]
-    return [(stage, _numbered(str(compile.explain_relation(last, catalog, analyzer, stage)))) for stage in STAGES]
+    return [(stage, _number_ids(str(compile.explain_relation(last, catalog, analyzer, stage)))) for stage in STAGES]
 
 
-def _numbered(text: str) -> str:
+def _number_ids(text: str) -> str:
     ids = dict.fromkeys(re.findall(r"\b[0-9a-f]{12}\b", text))
     for number, each in enumerate(ids, start=1):
         text = text.replace(each, f"op{number}")

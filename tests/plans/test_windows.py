@@ -1,5 +1,5 @@
-"""What windows and comparisons with NOW() are bound to: `windows.cases`, one node per line. `UPDATE_PLANS=1` writes
-what it is now: read the difference before you keep it."""
+"""Bound plans of windows and of comparisons with NOW(): `windows.cases`, one node per line. `UPDATE_PLANS=1` writes the
+current plans: read the difference before you commit it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_plan(sql: str, expected: str, context: Context) -> None:
     (statement,) = parse(sql).statements
     assert isinstance(statement, Select)
     bound = bind_query(statement.query.select, context)
-    found = "\n".join([", ".join(field.name for field in bound.fields), *_lines(bound.plan, 1)])
+    actual = "\n".join([", ".join(field.name for field in bound.fields), *_lines(bound.plan, 1)])
     if os.environ.get("UPDATE_PLANS"):
-        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + found))
-        expected = found
-    assert found == expected
+        FILE.write_text(FILE.read_text().replace(sql + BEFORE + expected, sql + BEFORE + actual))
+        expected = actual
+    assert actual == expected
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:

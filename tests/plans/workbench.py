@@ -1,4 +1,4 @@
-"""Statements applied to a catalog, without a pipeline."""
+"""Applies statements to a catalog, without a pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CREATE TABLE clicks (a INT, b STRING) WITH ('append_only' = 'true');
 
 
 def apply(text: str, catalog: Catalog, analyzer: Analyzer) -> Catalog:
-    """The catalog after all statements of a text; errors say which text they are about."""
+    """The catalog after all statements of a text; errors carry the text."""
     try:
         for statement in parse(text).statements:
             catalog = _apply(statement, catalog, analyzer)

@@ -1,4 +1,4 @@
-"""What the tests of captures share: an insert log in memory, and captures that run until a condition holds."""
+"""Helpers of the capture tests: an insert log in memory, and captures that run until a condition holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START = 1_700_000_000_000_000
 
 
 class Log:
-    """An insert log: what is appended is on record at once, in the forms that it would have on disk."""
+    """An insert log in memory. Positions are stored as JSON, as they are on disk."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[list[Rows], str, list[RejectedRow]]] = []
@@ -37,22 +37,22 @@ class Log:
     def position(self) -> Any:
         return json.loads(self.entries[-1][1]) if self.entries else None
 
-    def append(self, rows: Sequence[Rows], position: Any, refused: Sequence[RejectedRow] = ()) -> None:
+    def append(self, rows: Sequence[Rows], position: Any, rejected: Sequence[RejectedRow] = ()) -> None:
         self.before()
         for relation, table, weight in rows:
             table.validate(full=True)
             if relation == BUS:
                 assert table.schema == SCHEMA and weight == 1
-        self.entries.append((list(rows), json.dumps(position), list(refused)))
+        self.entries.append((list(rows), json.dumps(position), list(rejected)))
         self.after()
 
     def events(self) -> list[dict[str, Any]]:
-        """The events on the bus, with payload and transaction as what they are."""
-        found = [
+        """The events on the bus, with payload and transaction parsed."""
+        bus_rows = [
             row for rows, _, _ in self.entries for name, table, _ in rows if name == BUS for row in table.to_pylist()
         ]
         return [
-            row | {name: row[name] and json.loads(row[name]) for name in ("payload", "transaction")} for row in found
+            row | {name: row[name] and json.loads(row[name]) for name in ("payload", "transaction")} for row in bus_rows
         ]
 
     def payloads(self) -> list[Any]:
@@ -61,11 +61,12 @@ class Log:
     def transactions(self) -> list[set[int]]:
         """The transactions of the events of each entry."""
         tables = [[table for name, table, _ in rows if name == BUS] for rows, _, _ in self.entries]
-        texts = [[text for table in found for text in table.column("transaction").to_pylist()] for found in tables]
-        return [{json.loads(text)["xid"] for text in found if text} for found in texts]
+        texts = [[text for table in part for text in table.column("transaction").to_pylist()] for part in tables]
+        return [{json.loads(text)["xid"] for text in part if text} for part in texts]
 
     def table(self, relation: str = "customers", key: Sequence[str] = ("id",)) -> list[tuple[Any, ...]]:
-        """What a table has after all entries, as its kernel would: the last row of a key stays, weight 0 empties it."""
+        """The content of a table after all entries, computed as its kernel does: the last row of a key stays, weight 0
+        empties the table."""
         content: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         for rows, _, _ in self.entries:
             for name, table, weight in rows:
@@ -83,31 +84,31 @@ class Log:
                         content[at] = tuple(row.values())
         return sorted(content.values(), key=repr)
 
-    def refused(self) -> list[RejectedRow]:
-        return [one for _, _, refused in self.entries for one in refused]
+    def rejected(self) -> list[RejectedRow]:
+        return [one for _, _, rejected in self.entries for one in rejected]
 
 
 def events_of(url: str, relation: str = "shop", **options: str) -> PostgresChanges:
-    return _built(SourceSpec("POSTGRES", relation, (), {"url": url, **options}))
+    return _build(SourceSpec("POSTGRES", relation, (), {"url": url, **options}))
 
 
 def table_of(url: str, columns: str, relation: str = "customers", key: str = "id", **options: str) -> PostgresChanges:
-    """A table with columns such as `id bigint, price decimal(10,2) not null`; a comma inside a type has no blank after
-    it."""
+    """A table with columns such as `id bigint, price decimal(10,2) not null`; a comma inside a type must not have a
+    blank after it."""
     schema = []
-    for said in columns.split(", "):
-        name, _, type_ = said.partition(" ")
+    for declaration in columns.split(", "):
+        name, _, type_ = declaration.partition(" ")
         schema.append(Column(name, type_.removesuffix(" not null"), not type_.endswith(" not null")))
-    given = {"url": url, **options}
-    return _built(SourceSpec("POSTGRES", relation, tuple(schema), given, None, tuple(key.split(", "))))
+    all_options = {"url": url, **options}
+    return _build(SourceSpec("POSTGRES", relation, tuple(schema), all_options, None, tuple(key.split(", "))))
 
 
-def _built(spec: SourceSpec) -> PostgresChanges:
+def _build(spec: SourceSpec) -> PostgresChanges:
     bag = Bag("POSTGRES", [(name, value, None) for name, value in spec.options.items()])
-    built = build(spec, bag)
+    source = build(spec, bag)
     bag.finish()
-    assert isinstance(built, PostgresChanges)
-    return built
+    assert isinstance(source, PostgresChanges)
+    return source
 
 
 def capture_of(folder: Path, *sources: PostgresChanges, now: Callable[[], int] = lambda: START) -> Capture:
@@ -115,8 +116,8 @@ def capture_of(folder: Path, *sources: PostgresChanges, now: Callable[[], int] =
     return sources[0].capture(sources, CaptureContext("owner", folder, now))
 
 
-def caught_up(folder: Path, log: Log, *sources: PostgresChanges) -> Log:
-    """The log after one run that ends by itself."""
+def catch_up(folder: Path, log: Log, *sources: PostgresChanges) -> Log:
+    """Runs a capture until it has caught up, and returns the log."""
     log.stopped.clear()
     capture_of(folder, *sources).catch_up(log)
     return log
@@ -124,7 +125,8 @@ def caught_up(folder: Path, log: Log, *sources: PostgresChanges) -> Log:
 
 @contextlib.contextmanager
 def following(capture: Capture, log: Log) -> Iterator[Callable[[Callable[[], bool]], None]]:
-    """Runs a capture on a thread of its own; what is given waits until a condition holds. Its error is raised."""
+    """Runs a capture on its own thread and yields a function that waits until a condition holds. An error of the
+    capture is raised."""
     log.stopped.clear()
     failures: list[BaseException] = []
 
@@ -152,7 +154,7 @@ def following(capture: Capture, log: Log) -> Iterator[Callable[[Callable[[], boo
         raise failures[0]
 
 
-def refused_by(act: Callable[[], object]) -> str:
+def error_of(act: Callable[[], object]) -> str:
     with pytest.raises(Error) as caught:
         act()
     assert PASSWORD not in str(caught.value)

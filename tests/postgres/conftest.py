@@ -1,4 +1,4 @@
-"""One PostgreSQL server for all workers; every test has a database of its own."""
+"""One PostgreSQL server for all workers; every test has its own database."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.servers.shared import shared
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A server that many tests use: none of them may stop it."""
+    """A server that many tests share: none of them may stop it."""
     folder = of_all_workers(tmp_path_factory, "postgres")
     try:
-        with shared(folder, lambda: Postgres(folder), lambda made: made.address) as address:
+        with shared(folder, lambda: Postgres(folder), lambda server: server.address) as address:
             yield Postgres.at(address)
     finally:
         sweep(folder)
@@ -24,7 +24,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture
 def database(postgres: Postgres) -> Iterator[str]:
-    """The name of an empty database. Replication slots that a test leaves in it go at the end: a server has few."""
+    """The name of an empty database. Replication slots that a test leaves behind are dropped: a server has few."""
     name = postgres.create_database("shop")
     yield name
     with postgres.connect(name) as connection:

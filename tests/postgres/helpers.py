@@ -1,4 +1,4 @@
-"""What the PostgreSQL tests share."""
+"""Helpers of the PostgreSQL tests."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Built = PostgresChanges | PostgresTable
 
 def source(columns: str, key: tuple[str, ...] = ("id",), format: str | None = None, **options: str) -> Built:
     """A source of a table `customers` with columns such as `id bigint, price decimal(10,2) not null`; a comma inside
-    a type has no blank after it."""
+    a type must not be followed by a blank."""
     schema = []
-    for said in columns.split(", "):
-        name, _, type_ = said.partition(" ")
+    for declaration in columns.split(", "):
+        name, _, type_ = declaration.partition(" ")
         schema.append(Column(name, type_.removesuffix(" not null"), not type_.endswith(" not null")))
     bag = Bag("POSTGRES", [(name, value, None) for name, value in options.items()])
-    built = build(SourceSpec("POSTGRES", "customers", tuple(schema), options, format, key), bag)
+    table = build(SourceSpec("POSTGRES", "customers", tuple(schema), options, format, key), bag)
     bag.finish()
-    return built
+    return table
 
 
-def content_of(built: Built) -> pa.Table:
-    """The table that is read as a whole, also if it would be followed."""
-    if isinstance(built, PostgresChanges):
-        built = PostgresTable(built.spec, ReadOptions(built.server, None, built.following.tables[0], None))
-    return built.content(None)
+def content_of(reader: Built) -> pa.Table:
+    """The content of the table, read as a whole even if the source would follow its changes."""
+    if isinstance(reader, PostgresChanges):
+        reader = PostgresTable(reader.spec, ReadOptions(reader.server, None, reader.following.tables[0], None))
+    return reader.content(None)
 
 
-def rows(built: Built) -> list[tuple[Any, ...]]:
-    """The rows that are read, in order, without what was added to them; there must be no errors."""
-    table = content_of(built)
+def rows(reader: Built) -> list[tuple[Any, ...]]:
+    """The rows in the order in which they are read, without the internal columns; there must be no errors."""
+    table = content_of(reader)
     assert set(table.column("__error").to_pylist()) <= {None}
     return [tuple(row.values())[:-4] for row in table.to_pylist()]
 
 
-def errors(built: Built) -> list[tuple[Any, ...]]:
-    """Error and text of the rows that cannot be read."""
-    table = content_of(built).select(["__error", "__raw"])
+def errors(reader: Built) -> list[tuple[Any, ...]]:
+    """Error and raw text of the rows that cannot be read."""
+    table = content_of(reader).select(["__error", "__raw"])
     return [tuple(row.values()) for row in table.to_pylist() if row["__error"] is not None]

@@ -1,4 +1,4 @@
-"""What the tests of the PostgreSQL sink share."""
+"""Helpers of the tests of the PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -22,46 +22,50 @@ KEY = ("item",)
 
 
 def changes(step: int, *rows: tuple[Any, ...], columns: Schema = VIEW) -> pa.Table:
-    """(op, weight, values ...) of a step, as a pipeline hands them to a sink."""
+    """The rows (op, weight, values ...) of a step, as a sink receives them."""
     schema = pa.schema([("op", pa.string()), ("weight", pa.int64()), ("step", pa.int64()), *arrow_schema(columns)])
-    filled = [(op, weight, step, *values) for op, weight, *values in rows]
-    return pa.table([list(column) for column in zip(*filled, strict=True)] or [[]] * len(schema), schema=schema)
+    records = [(op, weight, step, *values) for op, weight, *values in rows]
+    return pa.table([list(column) for column in zip(*records, strict=True)] or [[]] * len(schema), schema=schema)
 
 
 def one(step: int, item: str | None = "pen") -> pa.Table:
     return changes(step, ("+I", 1, item, step))
 
 
-def built(
-    given: dict[str, str], columns: Schema = VIEW, key: tuple[str, ...] = (), reads: str = "totals", format: Any = None
+def build_sink(
+    options: dict[str, str],
+    columns: Schema = VIEW,
+    key: tuple[str, ...] = (),
+    reads: str = "totals",
+    format: Any = None,
 ) -> PostgresSink:
-    bag = Bag("POSTGRES", [(name, value, Span(3, 9)) for name, value in given.items()])
-    made = PostgresSink.build(SinkSpec("POSTGRES", "out", columns, given, format, key, reads), bag)
+    bag = Bag("POSTGRES", [(name, value, Span(3, 9)) for name, value in options.items()])
+    sink = PostgresSink.build(SinkSpec("POSTGRES", "out", columns, options, format, key, reads), bag)
     bag.finish()
-    return made
+    return sink
 
 
 class Shop:
-    """A database of one test, and sinks that write into it."""
+    """The database of one test, and sinks that write to it."""
 
     def __init__(self, server: Postgres, database: str) -> None:
         self.server, self.database = server, database
         self.place = f"{server.address}/{database}"
         self.sinks: list[PostgresSink] = []
 
-    def opened(
+    def open_sink(
         self, key: tuple[str, ...] = (), columns: Schema = VIEW, owner: str = "pipeline 1", **more: str
     ) -> PostgresSink:
         reads = BUS if columns == EVENTS.columns else "totals"
-        given = {"url": self.server.url(self.database), "table": "public.revenue"} | more
-        sink = built(given, columns, key, reads)
+        options = {"url": self.server.url(self.database), "table": "public.revenue"} | more
+        sink = build_sink(options, columns, key, reads)
         self.sinks.append(sink)
         sink.open(SinkContext("out", Path(), owner))
         return sink
 
-    def refused(self, **given: Any) -> str:
+    def open_error(self, **options: Any) -> str:
         with pytest.raises(Error) as refusal:
-            self.opened(**given)
+            self.open_sink(**options)
         return str(refusal.value)
 
     def run(self, *statements: str) -> None:
@@ -74,8 +78,8 @@ class Shop:
             return list(connection.execute(query).fetchall())
 
     def types(self) -> dict[str, str]:
-        asked = "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attnum > 0 AND attrelid = "
-        return dict(self.rows(f"{asked}'revenue'::regclass ORDER BY attnum"))
+        query = "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attnum > 0 AND attrelid = "
+        return dict(self.rows(f"{query}'revenue'::regclass ORDER BY attnum"))
 
     def close(self) -> None:
         for sink in self.sinks:

@@ -1,4 +1,4 @@
-"""The page about PostgreSQL, tried at a real server."""
+"""The statements of docs/postgres.md, run against a real server."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_changes_and_events(spark: SparkSession, tmp_path: Path, postgres: Postg
             ("north", Decimal("1.00")),
             ("west", Decimal("5.50")),
         ]
-        found = db.query("SELECT source, channel, operation FROM pgcdc_events").rows()
-        assert sorted(found) == [
+        bus_events = db.query("SELECT source, channel, operation FROM pgcdc_events").rows()
+        assert sorted(bus_events) == [
             ("sent", "mails", "INSERT"),
             ("shop", "pgcdc:orders", "DELETE"),
             ("shop", "pgcdc:orders", "INSERT"),
@@ -60,6 +60,6 @@ def test_changes_and_events(spark: SparkSession, tmp_path: Path, postgres: Postg
         assert db.query("SELECT * FROM revenue").rows() == []
         db.sql("DROP TABLE orders CASCADE; DROP SOURCE shop CASCADE")
     with postgres.connect(database) as connection:
-        left = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
-        assert connection.execute(left).fetchall() == []
+        slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+        assert connection.execute(slots).fetchall() == []
         assert connection.execute("SELECT pubname FROM pg_publication").fetchall() == []

@@ -1,4 +1,4 @@
-"""Changes of tables as events of the bus."""
+"""Changes of tables as events on the bus."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres.capturing import START, Log, capture_of, caught_up, events_of, following
+from tests.postgres.capturing import START, Log, capture_of, catch_up, events_of, following
 from tests.servers.postgres import Postgres
 
 
@@ -21,7 +21,7 @@ def orders(postgres: Postgres, database: str) -> str:
 
 
 def test_each_change_is_an_event(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
-    log = caught_up(tmp_path, Log(), events_of(orders, tables="orders"))
+    log = catch_up(tmp_path, Log(), events_of(orders, tables="orders"))
     assert log.events() == []
     postgres.execute(
         database,
@@ -30,9 +30,9 @@ def test_each_change_is_an_event(postgres: Postgres, database: str, orders: str,
         DELETE FROM orders WHERE id = 3""",
     )
     postgres.execute(database, "TRUNCATE orders")
-    caught_up(tmp_path, log, events_of(orders, tables="orders"))
-    found = log.events()
-    assert [event["payload"] for event in found] == [
+    catch_up(tmp_path, log, events_of(orders, tables="orders"))
+    events = log.events()
+    assert [event["payload"] for event in events] == [
         {"op": "INSERT", "table": "orders", "row": {"id": 2, "region": 'say "hi"', "amount": 1.1}, "old": None},
         {"op": "INSERT", "table": "orders", "row": {"id": 3, "region": None, "amount": "NaN"}, "old": None},
         {"op": "UPDATE", "table": "orders", "row": {"id": 1, "region": "north", "amount": 10}, "old": None},
@@ -40,23 +40,21 @@ def test_each_change_is_an_event(postgres: Postgres, database: str, orders: str,
         {"op": "DELETE", "table": "orders", "row": None, "old": {"id": 3}},
         {"op": "TRUNCATE", "table": "orders", "row": None, "old": None},
     ]
-    assert {(e["channel"], e["source"]) for e in found} == {("pgcdc:orders", "shop")}
-    assert [e["operation"] for e in found] == ["INSERT", "INSERT", "UPDATE", "UPDATE", "DELETE", "TRUNCATE"]
-    assert [e["transaction"]["seq"] for e in found] == [1, 2, 3, 4, 5, 1]
-    assert len({e["id"] for e in found}) == 6
-    assert len({e["transaction"]["xid"] for e in found}) == 2
-    assert found[0]["created_at"].timestamp() * 1_000_000 == START
-    assert found[0]["transaction"]["commit_time"].endswith("Z")
+    assert {(e["channel"], e["source"]) for e in events} == {("pgcdc:orders", "shop")}
+    assert [e["operation"] for e in events] == ["INSERT", "INSERT", "UPDATE", "UPDATE", "DELETE", "TRUNCATE"]
+    assert [e["transaction"]["seq"] for e in events] == [1, 2, 3, 4, 5, 1]
+    assert len({e["id"] for e in events}) == 6
+    assert len({e["transaction"]["xid"] for e in events}) == 2
+    assert events[0]["created_at"].timestamp() * 1_000_000 == START
+    assert events[0]["transaction"]["commit_time"].endswith("Z")
     assert '"amount":1.10}' in log.entries[-1][0][0][1].column("payload")[0].as_py()
 
 
-def test_the_rows_that_are_there_come_first_if_wanted(
-    postgres: Postgres, database: str, orders: str, tmp_path: Path
-) -> None:
+def test_a_snapshot_comes_first_if_requested(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
     source = events_of(orders, tables="orders", snapshot="initial")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "DELETE FROM orders")
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert log.payloads() == [
         {
             "op": "INSERT",
@@ -100,10 +98,10 @@ def test_values_of_every_type(postgres: Postgres, database: str, tmp_path: Path)
     postgres.execute(database, TYPES)
     postgres.execute(database, ROW)
     source = events_of(postgres.url(database), tables="kinds", snapshot="initial")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, ROW)
     postgres.execute(database, "UPDATE kinds SET at = 'infinity', exact = '-Infinity', ids = '{}', big = NULL")
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     texts = [text for rows, _, _ in log.entries for _, table, _ in rows for text in table.column("payload").to_pylist()]
     assert texts[0] == f'{{"op":"INSERT","table":"kinds","row":{{{EXPECTED}}},"old":null,"snapshot":true}}'
     assert texts[1] == f'{{"op":"INSERT","table":"kinds","row":{{{EXPECTED}}},"old":null}}'
@@ -112,7 +110,7 @@ def test_values_of_every_type(postgres: Postgres, database: str, tmp_path: Path)
     assert [updated["row"][name] for name in ("at", "exact", "ids", "big")] == ["infinity", "-Infinity", [], None]
 
 
-def test_what_the_replica_identity_gives(postgres: Postgres, database: str, tmp_path: Path) -> None:
+def test_old_rows_are_as_the_replica_identity_provides_them(postgres: Postgres, database: str, tmp_path: Path) -> None:
     postgres.execute(
         database,
         """CREATE TABLE whole (id int PRIMARY KEY, v text); ALTER TABLE whole REPLICA IDENTITY FULL;
@@ -125,9 +123,9 @@ def test_what_the_replica_identity_gives(postgres: Postgres, database: str, tmp_
     )
     url = postgres.url(database)
     source = events_of(url, tables="whole, indexed", publication="everything")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     bare = events_of(url, tables="bare", publication="inserts")
-    only = caught_up(tmp_path, Log(), bare)
+    only = catch_up(tmp_path, Log(), bare)
     postgres.execute(
         database,
         """INSERT INTO whole VALUES (1, 'a'); INSERT INTO indexed VALUES (1, 'x', 'a');
@@ -135,7 +133,7 @@ def test_what_the_replica_identity_gives(postgres: Postgres, database: str, tmp_
         UPDATE whole SET v = 'b'; UPDATE indexed SET v = 'b'; UPDATE indexed SET code = 'y'; UPDATE bare SET v = 'b';
         DELETE FROM whole; DELETE FROM indexed; DELETE FROM bare""",
     )
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert [(e["op"], e["table"], e["row"], e["old"]) for e in log.payloads()[2:]] == [
         ("UPDATE", "whole", {"id": 1, "v": "b"}, {"id": 1, "v": "a"}),
         ("UPDATE", "indexed", {"id": 1, "code": "x", "v": "b"}, None),
@@ -143,25 +141,21 @@ def test_what_the_replica_identity_gives(postgres: Postgres, database: str, tmp_
         ("DELETE", "whole", None, {"id": 1, "v": "b"}),
         ("DELETE", "indexed", None, {"code": "y"}),
     ]
-    assert [(e["op"], e["row"]) for e in caught_up(tmp_path, only, bare).payloads()] == [
-        ("INSERT", {"id": 1, "v": "a"})
-    ]
+    assert [(e["op"], e["row"]) for e in catch_up(tmp_path, only, bare).payloads()] == [("INSERT", {"id": 1, "v": "a"})]
 
 
-def test_a_large_value_that_is_not_sent_is_said_to_be_missing(
-    postgres: Postgres, database: str, tmp_path: Path
-) -> None:
+def test_a_large_value_that_is_not_sent_is_listed_as_missing(postgres: Postgres, database: str, tmp_path: Path) -> None:
     postgres.execute(
         database,
         """CREATE TABLE docs (id int PRIMARY KEY, n int, doc text); ALTER TABLE docs ALTER doc SET STORAGE EXTERNAL;
         INSERT INTO docs VALUES (1, 1, repeat('x', 5000))""",
     )
     source = events_of(postgres.url(database), tables="docs")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "UPDATE docs SET n = 2")
     postgres.execute(database, "ALTER TABLE docs REPLICA IDENTITY FULL")
     postgres.execute(database, "UPDATE docs SET n = 3")
-    first, second = caught_up(tmp_path, log, source).payloads()
+    first, second = catch_up(tmp_path, log, source).payloads()
     assert first == {"op": "UPDATE", "table": "docs", "row": {"id": 1, "n": 2}, "old": None, "missing": ["doc"]}
     whole = "x" * 5000
     assert second == {
@@ -174,7 +168,7 @@ def test_a_large_value_that_is_not_sent_is_said_to_be_missing(
 
 def test_tables_change_while_they_are_followed(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
     source = events_of(orders, tables="orders")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     for statement in (
         "INSERT INTO orders VALUES (2, 'a', 1)",
         "ALTER TABLE orders ADD COLUMN vip boolean DEFAULT true",
@@ -188,7 +182,7 @@ def test_tables_change_while_they_are_followed(postgres: Postgres, database: str
     ):
         postgres.execute(database, statement)
     postgres.execute(database, "ALTER TABLE purchases RENAME TO orders")
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert [event["row"] for event in log.payloads()] == [
         {"id": 2, "region": "a", "amount": 1},
         {"id": 3, "region": "b", "amount": 2, "vip": True},
@@ -205,20 +199,20 @@ def test_several_tables_of_several_schemas(postgres: Postgres, database: str, or
         CREATE TABLE other (id int PRIMARY KEY)""",
     )
     some, every = events_of(orders, tables='orders, Big Corp."Items"'), events_of(orders, slot="all_of", tables="*")
-    log, all_log = caught_up(tmp_path, Log(), some), caught_up(tmp_path, Log(), every)
+    log, all_log = catch_up(tmp_path, Log(), some), catch_up(tmp_path, Log(), every)
     postgres.execute(
         database,
         """CREATE TABLE later (id int PRIMARY KEY);
         INSERT INTO orders VALUES (7); INSERT INTO "Big Corp"."Items" VALUES (8); INSERT INTO other VALUES (9);
         INSERT INTO later VALUES (10); TRUNCATE orders, other""",
     )
-    caught_up(tmp_path, log, some)
+    catch_up(tmp_path, log, some)
     assert [(e["channel"], e["operation"]) for e in log.events()] == [
         ("pgcdc:orders", "INSERT"),
         ("pgcdc:Big Corp.Items", "INSERT"),
         ("pgcdc:orders", "TRUNCATE"),
     ]
-    caught_up(tmp_path, all_log, every)
+    catch_up(tmp_path, all_log, every)
     assert [e["channel"] for e in all_log.events()] == [
         "pgcdc:orders",
         "pgcdc:Big Corp.Items",
@@ -229,33 +223,33 @@ def test_several_tables_of_several_schemas(postgres: Postgres, database: str, or
     ]
 
 
-def test_a_transaction_is_never_taken_apart(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
+def test_a_transaction_is_never_split(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
     source = events_of(orders, tables="orders")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     with postgres.connect(database) as one, postgres.connect(database) as two:
         one.execute("BEGIN")
         one.execute("INSERT INTO orders SELECT n FROM generate_series(10, 45000) AS n")
         two.execute("INSERT INTO orders VALUES (100001)")
         one.execute("COMMIT")
         two.execute("INSERT INTO orders VALUES (100002)")
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     events = log.events()
     assert [e["payload"]["row"]["id"] for e in events] == [100001, *range(10, 45001), 100002]
     assert sum(len(xids) for xids in log.transactions()) == 3
     assert [e["transaction"]["seq"] for e in events[1:-1]] == list(range(1, 44992))
 
 
-def test_times_never_go_back(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
+def test_times_never_decrease(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
     source, log = events_of(orders, tables="orders"), Log()
     for number, now in ((10, START), (11, START + 5), (12, START + 2), (13, START + 9)):
         capture_of(tmp_path, source, now=lambda now=now: now).catch_up(log)  # type: ignore[misc]
         postgres.execute(database, f"INSERT INTO orders VALUES ({number})")
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     times = [round(e["created_at"].timestamp() * 1_000_000) - START for e in log.events()]
     assert times == [5, 5, 9, 9]
 
 
-def test_changes_come_while_it_runs(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
+def test_changes_arrive_while_the_capture_runs(postgres: Postgres, database: str, orders: str, tmp_path: Path) -> None:
     log, capture = Log(), capture_of(tmp_path, events_of(orders, tables="orders"))
     with following(capture, log) as until:
         until(lambda: log.position is not None)

@@ -1,4 +1,4 @@
-"""Tables as people have them: partitions, inheritance, generated columns, policies, and what ALTER TABLE does."""
+"""Capturing partitions, inheritance, generated columns, row security, and tables that ALTER TABLE rewrites."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
+from tests.postgres.capturing import Log, capture_of, catch_up, error_of, events_of, following, table_of
 from tests.servers.postgres import PASSWORD, Postgres
 from tidegate.connectors.postgres.replication import Stream
 from tidegate.connectors.postgres.snapshot import Snapshot
@@ -24,7 +24,7 @@ INSERT INTO meters VALUES (1, '2024-01-05', 'a'), (2, '2024-02-05', 'b')
 """
 
 
-def there(postgres: Postgres, database: str, query: str) -> list[tuple[Any, ...]]:
+def query_rows(postgres: Postgres, database: str, query: str) -> list[tuple[Any, ...]]:
     with postgres.connect(database) as connection:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
@@ -34,11 +34,11 @@ def test_a_partitioned_table_is_one_table(postgres: Postgres, database: str, tmp
     url, key = postgres.url(database), ("id", "day")
     table = table_of(url, "id int, day date, v string", key="id, day", table="meters")
     events = events_of(url, tables="meters")
-    log = caught_up(tmp_path, Log(), table, events)
+    log = catch_up(tmp_path, Log(), table, events)
 
     def same() -> bool:
-        caught_up(tmp_path, log, table, events)
-        return log.table(key=key) == there(postgres, database, "SELECT * FROM meters")
+        catch_up(tmp_path, log, table, events)
+        return log.table(key=key) == query_rows(postgres, database, "SELECT * FROM meters")
 
     postgres.execute(
         database,
@@ -64,20 +64,22 @@ def test_a_partitioned_table_is_one_table(postgres: Postgres, database: str, tmp
     assert log.table(key=key) == []
 
 
-def test_partitions_that_tell_less_than_their_table(postgres: Postgres, database: str, tmp_path: Path) -> None:
-    """PostgreSQL would say that the whole old row is there, and send NULL for what it does not have."""
+def test_a_partition_with_a_weaker_replica_identity_is_an_error(
+    postgres: Postgres, database: str, tmp_path: Path
+) -> None:
+    """PostgreSQL would declare a full old row, and send NULL for the columns that the partition does not log."""
     postgres.execute(database, f"{METERS}; ALTER TABLE meters REPLICA IDENTITY FULL")
     source = events_of(postgres.url(database), tables="meters")
-    assert refused_by(lambda: caught_up(tmp_path, Log(), source)) == (
+    assert error_of(lambda: catch_up(tmp_path, Log(), source)) == (
         "PIPELINE_FAILED: table public.meters tells its old rows by all columns, but its partition public.jan by (id,"
         " day): PostgreSQL would send NULL for what is missing\n"
         "  detail: a partition does not get the replica identity of its table by itself\n"
         "  hint: ALTER TABLE public.jan REPLICA IDENTITY FULL; then start again"
     )
     postgres.execute(database, "ALTER TABLE jan REPLICA IDENTITY FULL; ALTER TABLE feb REPLICA IDENTITY FULL")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "DELETE FROM meters WHERE id = 1")
-    assert caught_up(tmp_path, log, source).payloads()[0]["old"] == {"id": 1, "day": "2024-01-05", "v": "a"}
+    assert catch_up(tmp_path, log, source).payloads()[0]["old"] == {"id": 1, "day": "2024-01-05", "v": "a"}
 
 
 def test_a_publication_of_partitions_one_by_one(postgres: Postgres, database: str, tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_a_publication_of_partitions_one_by_one(postgres: Postgres, database: st
     postgres.execute(database, "CREATE PUBLICATION parts FOR TABLE meters; CREATE PUBLICATION every FOR ALL TABLES")
     for name in ("parts", "every"):
         source = events_of(postgres.url(database), tables="meters", publication=name)
-        assert refused_by(lambda source=source: caught_up(tmp_path, Log(), source)) == (  # type: ignore[misc]
+        assert error_of(lambda source=source: catch_up(tmp_path, Log(), source)) == (  # type: ignore[misc]
             f"PIPELINE_FAILED: publication {name} at 127.0.0.1:{postgres.port}/{database} does not have public.meters,"
             " or only its partitions one by one\n"
             f"  hint: ALTER PUBLICATION {name} SET (publish_via_partition_root = true); and if it has not got it:"
@@ -93,13 +95,13 @@ def test_a_publication_of_partitions_one_by_one(postgres: Postgres, database: st
         )
     postgres.execute(database, "ALTER PUBLICATION every SET (publish_via_partition_root = true)")
     source = events_of(postgres.url(database), tables="meters", publication="every")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "INSERT INTO meters VALUES (7, '2024-01-07', 'g')")
-    assert [event["channel"] for event in caught_up(tmp_path, log, source).events()] == ["pgcdc:meters"]
+    assert [event["channel"] for event in catch_up(tmp_path, log, source).events()] == ["pgcdc:meters"]
 
 
-def test_tables_that_inherit_are_left_alone(postgres: Postgres, database: str, tmp_path: Path) -> None:
-    """They have no key of their own, so PostgreSQL would refuse their changes if they were published as well."""
+def test_inheriting_tables_are_ignored(postgres: Postgres, database: str, tmp_path: Path) -> None:
+    """They have no key, so PostgreSQL would reject their updates if they were published as well."""
     postgres.execute(
         database,
         """CREATE TABLE parent (id int PRIMARY KEY, v text); CREATE TABLE child () INHERITS (parent);
@@ -108,9 +110,9 @@ def test_tables_that_inherit_are_left_alone(postgres: Postgres, database: str, t
     url = postgres.url(database)
     table = table_of(url, "id int, v string", table="parent")
     events = events_of(url, tables="parent", snapshot="initial")
-    log = caught_up(tmp_path, Log(), table, events)
+    log = catch_up(tmp_path, Log(), table, events)
     postgres.execute(database, "UPDATE child SET v = 'cc'; UPDATE parent SET v = 'pp'; DELETE FROM child")
-    caught_up(tmp_path, log, table, events)
+    catch_up(tmp_path, log, table, events)
     assert log.table() == [(1, "pp")]
     assert [payload["row"] for payload in log.payloads()] == [{"id": 1, "v": "p"}, {"id": 1, "v": "pp"}]
 
@@ -123,18 +125,18 @@ def test_generated_columns_are_not_sent(postgres: Postgres, database: str, tmp_p
     )
     url = postgres.url(database)
     events, table = events_of(url, tables="g", snapshot="initial"), table_of(url, "id int, n int", table="g")
-    log = caught_up(tmp_path, Log(), events, table)
+    log = catch_up(tmp_path, Log(), events, table)
     postgres.execute(database, "INSERT INTO g (n) VALUES (5)")
-    caught_up(tmp_path, log, events, table)
+    catch_up(tmp_path, log, events, table)
     assert [payload["row"] for payload in log.payloads()] == [{"id": 1, "n": 1}, {"id": 2, "n": 5}]
     assert log.table() == [(1, 1), (2, 5)]
-    assert refused_by(lambda: caught_up(tmp_path, Log(), table_of(url, "id int, Twice int", table="g"))) == (
+    assert error_of(lambda: catch_up(tmp_path, Log(), table_of(url, "id int, Twice int", table="g"))) == (
         "PIPELINE_FAILED: column twice of table public.g is generated, and PostgreSQL does not send such values\n"
         "  hint: leave Twice out of the columns of customers, and compute it in a view"
     )
 
 
-def test_rows_that_a_policy_hides_are_not_left_out(postgres: Postgres, database: str, tmp_path: Path) -> None:
+def test_row_security_that_would_hide_rows_is_an_error(postgres: Postgres, database: str, tmp_path: Path) -> None:
     guest, where = f"guest_{database}", f"127.0.0.1:{postgres.port}/{database}"
     postgres.execute(
         database,
@@ -145,13 +147,13 @@ def test_rows_that_a_policy_hides_are_not_left_out(postgres: Postgres, database:
     )
     theirs = postgres.url(database).replace("tidegate:", f"{guest}:")
     source = table_of(theirs, "id int", table="t", publication="mine")
-    assert refused_by(lambda: caught_up(tmp_path, Log(), source)) == (
+    assert error_of(lambda: catch_up(tmp_path, Log(), source)) == (
         f"PIPELINE_FAILED: {guest} may not read public.t at {where}:"
         ' query would be affected by row-level security policy for table "t"\n'
         f"  hint: as a superuser: ALTER ROLE {guest} BYPASSRLS; then start again"
     )
     postgres.execute(database, f"ALTER ROLE {guest} BYPASSRLS")
-    assert caught_up(tmp_path, Log(), source).table() == [(1,), (2,)]
+    assert catch_up(tmp_path, Log(), source).table() == [(1,), (2,)]
     postgres.execute(database, f"DROP OWNED BY {guest}")
 
 
@@ -174,19 +176,19 @@ def values(postgres: Postgres, database: str) -> str:
 
 def rows_of(postgres: Postgres, database: str) -> Sequence[tuple[Any, ...]]:
     cent = Decimal("0.01")
-    found = there(postgres, database, "SELECT id, v, w FROM t")
-    return sorted([(at, Decimal(v).quantize(cent), w) for at, v, w in found], key=repr)
+    rows = query_rows(postgres, database, "SELECT id, v, w FROM t")
+    return sorted([(at, Decimal(v).quantize(cent), w) for at, v, w in rows], key=repr)
 
 
 @pytest.mark.parametrize("statement", REWRITES)
-def test_rows_that_alter_table_writes_anew(
+def test_a_table_that_alter_table_rewrites_is_read_again(
     postgres: Postgres, database: str, values: str, tmp_path: Path, statement: str
 ) -> None:
-    """PostgreSQL sends no changes for that."""
+    """PostgreSQL sends no changes for a rewrite."""
     source = table_of(values, "id int, v decimal(10,2), w string", table="t")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, f"{statement}; INSERT INTO t (id, v) VALUES (3, 3)")
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert log.table() == rows_of(postgres, database)
 
 
@@ -199,24 +201,24 @@ def test_rows_that_alter_table_writes_anew(
         "VACUUM FULL t",
     ],
 )
-def test_rows_that_stay_what_they_are_are_not_read_again(
+def test_a_table_that_alter_table_does_not_rewrite_is_not_read_again(
     postgres: Postgres, database: str, values: str, tmp_path: Path, statement: str
 ) -> None:
     source = table_of(values, "id int, v decimal(10,2), w string", table="t")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, statement)
-    assert len(caught_up(tmp_path, log, source).entries) == 1
+    assert len(catch_up(tmp_path, log, source).entries) == 1
 
 
-def test_rows_that_are_written_anew_while_it_runs(
+def test_a_table_that_is_rewritten_while_the_capture_runs(
     postgres: Postgres, database: str, values: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidegate.connectors.postgres import following as pace
 
     monkeypatch.setattr(pace, "IDLE", 0.05)
     log, runs = Log(), capture_of(tmp_path, table_of(values, "id int, v decimal(10,2), w string", table="t"))
-    told = "^the rows of table public.t were written anew: they are read again$"
-    with pytest.raises(OSError, match=told), following(runs, log) as until:
+    message = "^the rows of table public.t were written anew: they are read again$"
+    with pytest.raises(OSError, match=message), following(runs, log) as until:
         until(lambda: len(log.table()) == 2)
         postgres.execute(database, "ALTER TABLE t ALTER v TYPE numeric USING v * 100")
         until(lambda: False)
@@ -231,33 +233,35 @@ def test_a_replica_identity_that_changes(postgres: Postgres, database: str, tmp_
         INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')""",
     )
     source = table_of(postgres.url(database), "id int, code string", table="t")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "ALTER TABLE t REPLICA IDENTITY USING INDEX t_code_key")
     postgres.execute(database, "INSERT INTO t VALUES (4, 'd')")
     postgres.execute(database, "UPDATE t SET id = 20 WHERE id = 2; DELETE FROM t WHERE id = 1")
     postgres.execute(database, "ALTER TABLE t REPLICA IDENTITY DEFAULT")
-    assert refused_by(lambda: caught_up(tmp_path, log, source)) == (
+    assert error_of(lambda: catch_up(tmp_path, log, source)) == (
         "PIPELINE_FAILED: customers has the key (id), but table public.t told rows that changed by (code)\n"
         "  detail: its REPLICA IDENTITY was changed\n"
         "  hint: ALTER TABLE public.t REPLICA IDENTITY FULL, unless that is mended; then DROP and CREATE customers"
         " again: it is then read as a whole"
     )
     postgres.execute(database, "ALTER TABLE t REPLICA IDENTITY FULL")
-    assert caught_up(tmp_path, log, source).table() == there(postgres, database, "SELECT * FROM t")
+    assert catch_up(tmp_path, log, source).table() == query_rows(postgres, database, "SELECT * FROM t")
     postgres.execute(database, "DELETE FROM t WHERE id = 3")
-    assert caught_up(tmp_path, log, source).table() == there(postgres, database, "SELECT * FROM t")
+    assert catch_up(tmp_path, log, source).table() == query_rows(postgres, database, "SELECT * FROM t")
 
 
 @pytest.mark.parametrize("primary", ["(id) INCLUDE (n)", "(id) DEFERRABLE"])
-def test_what_belongs_to_a_key(postgres: Postgres, database: str, tmp_path: Path, primary: str) -> None:
-    """Columns that an index only carries along are not sent; an index that waits is none to PostgreSQL."""
+def test_which_columns_an_index_identifies_rows_by(
+    postgres: Postgres, database: str, tmp_path: Path, primary: str
+) -> None:
+    """Columns of INCLUDE are not part of the replica identity, and a deferrable index cannot be one."""
     postgres.execute(database, f"CREATE TABLE t (id int, n int, PRIMARY KEY {primary})")
-    said = refused_by(
-        lambda: caught_up(tmp_path, Log(), table_of(postgres.url(database), "id int, n int", key="n", table="t"))
+    error = error_of(
+        lambda: catch_up(tmp_path, Log(), table_of(postgres.url(database), "id int, n int", key="n", table="t"))
     )
-    told = "by (id)" if "INCLUDE" in primary else "not at all"
-    assert said.splitlines()[0] == (
-        f"PIPELINE_FAILED: customers has the key (n), but table public.t tells its old rows {told}"
+    identity = "by (id)" if "INCLUDE" in primary else "not at all"
+    assert error.splitlines()[0] == (
+        f"PIPELINE_FAILED: customers has the key (n), but table public.t tells its old rows {identity}"
     )
 
 
@@ -272,13 +276,13 @@ def test_large_values_are_looked_up_by_keys_of_any_type(
         INSERT INTO t VALUES ('{key[:1] if type_ == '"char"' else key}', 1, repeat('x', 5000))""",
     )
     source = table_of(postgres.url(database), "id string, n int, doc string", table="t")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "UPDATE t SET n = 2")
-    assert [row[1:] for row in caught_up(tmp_path, log, source).table()] == [(2, "x" * 5000)]
+    assert [row[1:] for row in catch_up(tmp_path, log, source).table()] == [(2, "x" * 5000)]
 
 
-def test_no_patience_of_the_servers_ends_a_long_reading(postgres: Postgres, database: str, values: str) -> None:
-    """While a table is read, the connection that made the slot is idle in a transaction."""
+def test_timeouts_of_the_server_do_not_end_a_long_snapshot(postgres: Postgres, database: str, values: str) -> None:
+    """While a table is read, the connection that created the slot is idle in a transaction."""
     postgres.execute(
         database,
         f"""ALTER DATABASE {database} SET statement_timeout = '1s';
@@ -287,5 +291,5 @@ def test_no_patience_of_the_servers_ends_a_long_reading(postgres: Postgres, data
     server = events_of(values, tables="t").server
     with contextlib.closing(Snapshot(server)) as moment, contextlib.closing(Stream(server, "test")) as stream:
         for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
-            assert moment._asked(f"SHOW {name}").fetchone() == ("0",)
-            assert stream._asked(f"SHOW {name}", threading.Event()).get_value(0, 0) == b"0"
+            assert moment._execute(f"SHOW {name}").fetchone() == ("0",)
+            assert stream._run(f"SHOW {name}", threading.Event()).get_value(0, 0) == b"0"

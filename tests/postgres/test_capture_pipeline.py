@@ -1,4 +1,4 @@
-"""Pipelines that run on a PostgreSQL server which goes away, is restarted, or loses the slot."""
+"""Pipelines whose PostgreSQL server goes away, is restarted, or loses the slot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tidegate
 from tests.servers.postgres import Postgres, postgres_server
 from tests.servers.processes import wait_until
 from tidegate.connectors.contract import Capture
-from tidegate.connectors.postgres.position import default_name
+from tidegate.connectors.postgres.slot import default_name
 from tidegate.connectors.postgres.source import PostgresChanges
 from tidegate.database import runtime_of
 from tidegate.runtime.monitoring import prometheus
@@ -31,8 +31,8 @@ CREATE SINK told FROM pgcdc_events INTO POSTGRES (url = '{url}', table = 'events
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with postgres_server(tmp_path_factory.mktemp("postgres")) as found:
-        yield found
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def shop(server: Postgres) -> str:
     return name
 
 
-def asked(server: Postgres, database: str, query: str) -> list[tuple[Any, ...]]:
+def fetch(server: Postgres, database: str, query: str) -> list[tuple[Any, ...]]:
     try:
         with server.connect(database) as connection:
             return connection.execute(query).fetchall()
@@ -54,7 +54,7 @@ def asked(server: Postgres, database: str, query: str) -> list[tuple[Any, ...]]:
 def test_the_server_is_restarted_while_it_runs(
     spark: SparkSession, tmp_path: Path, server: Postgres, shop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Source and sinks wait for it, and each change is there once."""
+    """Source and sinks wait for it, and each change is captured and written exactly once."""
     with tidegate.connect(tmp_path / "db", spark=spark) as db:
         db.sql(DEFINITIONS.format(url=server.url(shop)))
         db.start()
@@ -65,16 +65,16 @@ def test_the_server_is_restarted_while_it_runs(
             server.execute(
                 shop, f"UPDATE orders SET amount = amount + 1 WHERE id = {number}; DELETE FROM orders WHERE id = 2"
             )
-        told = "SELECT region, COUNT(*), SUM(amount)::bigint FROM orders GROUP BY region"
+        expected = "SELECT region, COUNT(*), SUM(amount)::bigint FROM orders GROUP BY region"
 
         def same() -> bool:
             db.wait(0.05)
-            return sorted(asked(server, shop, "SELECT region, n, total FROM totals_copy")) == sorted(
-                asked(server, shop, told)
-            ) and asked(server, shop, "SELECT COUNT(*) FROM events") == [(5,)]
+            return sorted(fetch(server, shop, "SELECT region, n, total FROM totals_copy")) == sorted(
+                fetch(server, shop, expected)
+            ) and fetch(server, shop, "SELECT COUNT(*) FROM events") == [(5,)]
 
         wait_until(same, "the sinks", 90)
-        assert asked(server, shop, "SELECT COUNT(DISTINCT id) FROM events") == [(5,)]
+        assert fetch(server, shop, "SELECT COUNT(DISTINCT id) FROM events") == [(5,)]
         figures = prometheus(runtime_of(db))
     assert 'tidegate_capture_slot_lag_bytes{source="orders, changes"}' in figures
     assert 'tidegate_capture_slot_retained_bytes{source="orders, changes"}' in figures
@@ -89,15 +89,15 @@ def test_a_slot_that_is_dropped_while_it_runs(spark: SparkSession, tmp_path: Pat
         slot = default_name(runtime_of(db).folder.id, shop)
         ours = f"FROM pg_replication_slots WHERE slot_name = '{slot}'"
 
-        def dropped() -> bool:
-            asked(server, shop, f"SELECT pg_terminate_backend(active_pid, 5000) {ours} AND active")
+        def drop_slot() -> bool:
+            fetch(server, shop, f"SELECT pg_terminate_backend(active_pid, 5000) {ours} AND active")
             try:
-                asked(server, shop, f"SELECT pg_drop_replication_slot(slot_name) {ours}")
+                fetch(server, shop, f"SELECT pg_drop_replication_slot(slot_name) {ours}")
             except psycopg.errors.ObjectInUse:
                 return False
             return True
 
-        wait_until(dropped, "the slot to go")
+        wait_until(drop_slot, "the slot to go")
         with pytest.raises(tidegate.Error) as caught:
             db.wait(60)
         lines = str(caught.value).splitlines()
@@ -109,16 +109,16 @@ def test_a_slot_that_is_dropped_while_it_runs(spark: SparkSession, tmp_path: Pat
         )
 
 
-def test_a_folder_that_is_not_kept_leaves_nothing_at_the_server(
+def test_a_temporary_folder_leaves_nothing_at_the_server(
     spark: SparkSession, server: Postgres, shop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody would know of its slot any more, and the server would keep its WAL for good."""
+    """Otherwise an orphaned slot would make the server retain its WAL forever."""
     slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
     with tidegate.connect(spark=spark) as db:
         db.sql(f"CREATE SOURCE changes FROM POSTGRES (url = '{server.url(shop)}', tables = 'orders')")
         db.step()
-        assert len(asked(server, shop, slots)) == 1
-    assert asked(server, shop, slots) == asked(server, shop, "SELECT pubname FROM pg_publication") == []
+        assert len(fetch(server, shop, slots)) == 1
+    assert fetch(server, shop, slots) == fetch(server, shop, "SELECT pubname FROM pg_publication") == []
     with tidegate.connect(spark=spark) as db:
         db.sql(f"CREATE SOURCE changes FROM POSTGRES (url = '{server.url(shop, 'wrong')}', tables = 'orders')")
         with pytest.raises(tidegate.Error, match="password authentication failed"):
@@ -126,7 +126,7 @@ def test_a_folder_that_is_not_kept_leaves_nothing_at_the_server(
     assert "stays there" not in caplog.text
 
 
-def test_a_capture_that_fails_unforeseen_ends_the_pipeline(
+def test_an_unexpected_error_of_a_capture_ends_the_pipeline(
     spark: SparkSession, tmp_path: Path, server: Postgres, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tidegate.connect(tmp_path / "db", spark=spark) as db:

@@ -1,4 +1,4 @@
-"""Tables that follow their origin, change by change."""
+"""Tables that follow a PostgreSQL table, change by change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres.capturing import Log, capture_of, caught_up, events_of, following, refused_by, table_of
+from tests.postgres.capturing import Log, capture_of, catch_up, error_of, events_of, following, table_of
 from tests.servers.postgres import Postgres
 from tidegate.connectors.postgres import snapshot
 
@@ -27,9 +27,9 @@ def customers(postgres: Postgres, database: str) -> str:
     return postgres.url(database)
 
 
-def test_a_table_is_what_its_origin_is(postgres: Postgres, database: str, customers: str, tmp_path: Path) -> None:
+def test_a_table_equals_its_origin(postgres: Postgres, database: str, customers: str, tmp_path: Path) -> None:
     source = table_of(customers, COLUMNS, table="customers")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     assert log.table() == [(1, "ann", Decimal("1.50")), (2, "bob", None)]
     postgres.execute(
         database,
@@ -37,31 +37,31 @@ def test_a_table_is_what_its_origin_is(postgres: Postgres, database: str, custom
         UPDATE customers SET id = 20 WHERE id = 2; DELETE FROM customers WHERE id = 3;
         INSERT INTO customers VALUES (3)""",
     )
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert log.table() == [(1, "ann", Decimal("2.00")), (20, "bob", None), (3, None, None)]
     weights = log.entries[-1][0][0][1].select(["id", "__w"]).to_pylist()
     assert [tuple(row.values()) for row in weights] == [(3, 1), (1, 1), (2, -1), (20, 1), (3, -1), (3, 1)]
     postgres.execute(
         database, "INSERT INTO customers VALUES (4); TRUNCATE customers; INSERT INTO customers VALUES (5, 'eve')"
     )
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert [(table.num_rows, weight) for _, table, weight in log.entries[-1][0]] == [(0, 0), (1, 1)]
     assert log.table() == [(5, "eve", None)]
-    assert log.refused() == []
+    assert log.rejected() == []
 
 
-def test_an_empty_table_has_its_content_too(postgres: Postgres, database: str, tmp_path: Path) -> None:
+def test_the_snapshot_of_an_empty_table_is_recorded_too(postgres: Postgres, database: str, tmp_path: Path) -> None:
     postgres.execute(database, "CREATE TABLE customers (id int PRIMARY KEY)")
-    log = caught_up(tmp_path, Log(), table_of(postgres.url(database), "id int", table="customers"))
+    log = catch_up(tmp_path, Log(), table_of(postgres.url(database), "id int", table="customers"))
     assert [(name, table.num_rows, weight) for name, table, weight in log.entries[0][0]] == [("customers", 0, 1)]
 
 
-def test_rows_that_do_not_fit_are_refused_and_leave(
+def test_rows_that_do_not_fit_are_rejected_and_removed(
     postgres: Postgres, database: str, customers: str, tmp_path: Path
 ) -> None:
     source = table_of(customers, "id smallint, name string not null, credit decimal(10,2)", table="customers")
     postgres.execute(database, "INSERT INTO customers VALUES (3, 'cid', 'NaN')")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     assert log.table() == [(1, "ann", Decimal("1.50")), (2, "bob", None)]
     postgres.execute(
         database,
@@ -69,9 +69,9 @@ def test_rows_that_do_not_fit_are_refused_and_leave(
         INSERT INTO customers VALUES (70000, 'far', 1); DELETE FROM customers WHERE id = 70000;
         DELETE FROM customers WHERE id = 2""",
     )
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert log.table() == [(3, "cid", Decimal("3.00"))]
-    assert log.refused() == [
+    assert log.rejected() == [
         (
             "customers",
             "MALFORMED_ROW",
@@ -102,7 +102,7 @@ def test_large_values_that_are_not_sent_are_looked_up(postgres: Postgres, databa
         INSERT INTO docs SELECT n, 'a', 0, '{big}' FROM generate_series(1, 6) AS n""",
     )
     source = table_of(postgres.url(database), "kind string, id int, doc string, n int", key="id, kind", table="docs")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     for statement in (
         "UPDATE docs SET n = n + 1",
         f"UPDATE docs SET n = n + 1, doc = '{other}' WHERE id = 2",
@@ -114,11 +114,11 @@ def test_large_values_that_are_not_sent_are_looked_up(postgres: Postgres, databa
         "UPDATE docs SET doc = NULL WHERE id = 5",
     ):
         postgres.execute(database, statement)
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     with postgres.connect(database) as connection:
-        there = connection.execute("SELECT kind, id, doc, n FROM docs").fetchall()
-    assert log.table("customers", ("id", "kind")) == sorted(there, key=repr)
-    assert {row[:2]: (row[2] or "")[:1] for row in there} == {
+        origin = connection.execute("SELECT kind, id, doc, n FROM docs").fetchall()
+    assert log.table("customers", ("id", "kind")) == sorted(origin, key=repr)
+    assert {row[:2]: (row[2] or "")[:1] for row in origin} == {
         ("a", 1): "x",
         ("a", 2): "y",
         ("c", 4): "x",
@@ -128,8 +128,10 @@ def test_large_values_that_are_not_sent_are_looked_up(postgres: Postgres, databa
     }
 
 
-def test_large_values_under_load_are_of_one_moment(postgres: Postgres, database: str, tmp_path: Path) -> None:
-    """Whatever is on record, each document belongs to its digest; at the end everything is as it is there."""
+def test_large_values_under_load_are_consistent_with_their_row(
+    postgres: Postgres, database: str, tmp_path: Path
+) -> None:
+    """After every append each document matches its digest; at the end the table equals its origin."""
     postgres.execute(
         database,
         """CREATE TABLE docs (id int PRIMARY KEY, n int, doc text, digest text);
@@ -139,7 +141,7 @@ def test_large_values_under_load_are_of_one_moment(postgres: Postgres, database:
     source = table_of(postgres.url(database), "id int, n int, doc string, digest string", table="docs")
     log, whole = Log(), list[bool]()
 
-    def look() -> None:
+    def check() -> None:
         for _, table, _ in log.entries[-1][0]:
             rows = [row for row in table.to_pylist() if row["__w"] > 0]
             whole.extend(hashlib.md5(row["doc"].encode()).hexdigest() == row["digest"] for row in rows)
@@ -162,18 +164,18 @@ def test_large_values_under_load_are_of_one_moment(postgres: Postgres, database:
                 )
                 connection.execute(chance.choice(statements))
 
-    log.after = look
+    log.after = check
     writers = [threading.Thread(target=load, args=(seed,)) for seed in range(2)]
     with following(capture_of(tmp_path, source), log) as until:
         until(lambda: log.position is not None)
         for writer in writers:
             writer.start()
         until(lambda: not any(writer.is_alive() for writer in writers))
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     assert len(whole) > 30 and all(whole)
     with postgres.connect(database) as connection:
-        there = connection.execute("SELECT id, n, doc, digest FROM docs").fetchall()
-    assert log.table() == sorted(there, key=repr)
+        origin = connection.execute("SELECT id, n, doc, digest FROM docs").fetchall()
+    assert log.table() == sorted(origin, key=repr)
 
 
 def test_a_large_key_that_is_not_sent(postgres: Postgres, database: str, tmp_path: Path) -> None:
@@ -184,71 +186,69 @@ def test_a_large_key_that_is_not_sent(postgres: Postgres, database: str, tmp_pat
     )
     url = postgres.url(database)
     table, events = table_of(url, "name string, n int", key="name", table="named"), events_of(url, tables="named")
-    log = caught_up(tmp_path, Log(), table, events)
+    log = catch_up(tmp_path, Log(), table, events)
     postgres.execute(database, "UPDATE named SET n = 2")
-    caught_up(tmp_path, log, table, events)
+    catch_up(tmp_path, log, table, events)
     assert log.table("customers", ("name",)) == [("x" * 2500, 2)]
     assert [(payload["row"], payload.get("missing")) for payload in log.payloads()] == [
         ({"name": "x" * 2500, "n": 2}, None)
     ]
 
 
-def test_what_was_refused_before_a_truncate_is_told(
+def test_a_row_that_was_rejected_before_a_truncate_is_reported(
     postgres: Postgres, database: str, customers: str, tmp_path: Path
 ) -> None:
     source = table_of(customers, COLUMNS, table="customers")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "INSERT INTO customers VALUES (3, 'cid', 'NaN'); TRUNCATE customers")
-    caught_up(tmp_path, log, source)
-    assert (log.table(), len(log.refused())) == ([], 1)
+    catch_up(tmp_path, log, source)
+    assert (log.table(), len(log.rejected())) == ([], 1)
 
 
-def test_tables_that_come_later_share_the_slot(
+def test_tables_that_are_added_later_share_the_slot(
     postgres: Postgres, database: str, customers: str, tmp_path: Path
 ) -> None:
     events, first = events_of(customers, "all", tables="customers"), table_of(customers, COLUMNS, table="customers")
-    log = caught_up(tmp_path, Log(), events)
+    log = catch_up(tmp_path, Log(), events)
     postgres.execute(
         database, "CREATE TABLE items (id int PRIMARY KEY, v text); INSERT INTO items VALUES (1, 'a'), (2, 'b')"
     )
     postgres.execute(database, "UPDATE customers SET credit = 7 WHERE id = 2")
     items = table_of(customers, "id int, v string", "items", table="items")
-    caught_up(tmp_path, log, events, first, items)
+    catch_up(tmp_path, log, events, first, items)
     assert log.table() == [(1, "ann", Decimal("1.50")), (2, "bob", Decimal("7.00"))]
     assert log.table("items") == [(1, "a"), (2, "b")]
     assert [payload["op"] for payload in log.payloads()] == ["UPDATE"]
     postgres.execute(database, "DELETE FROM items WHERE id = 1; DELETE FROM customers WHERE id = 1")
-    caught_up(tmp_path, log, events, first, items)
+    catch_up(tmp_path, log, events, first, items)
     assert {name for name, _, _ in log.entries[-1][0]} == {"pgcdc_events", "customers", "items"}
     assert (log.table(), log.table("items")) == ([(2, "bob", Decimal("7.00"))], [(2, "b")])
     assert [payload["table"] for payload in log.payloads()] == ["customers", "customers"]
     with postgres.connect(database) as connection:
         slots = connection.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()")
         assert slots.fetchone() == (1,)
-    caught_up(tmp_path, log, first)
+    catch_up(tmp_path, log, first)
     assert set(log.position["tables"]) == {"customers"}
-    caught_up(tmp_path, log, first, items)
+    catch_up(tmp_path, log, first, items)
     assert log.table("items") == [(2, "b")]
 
 
-def test_a_table_that_is_made_anew_is_read_again(
-    postgres: Postgres, database: str, customers: str, tmp_path: Path
-) -> None:
+def test_a_recreated_table_is_read_again(postgres: Postgres, database: str, customers: str, tmp_path: Path) -> None:
     source = table_of(customers, COLUMNS, table="customers")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(
         database,
         """DROP TABLE customers; CREATE TABLE customers (id int PRIMARY KEY, name text, credit numeric);
         INSERT INTO customers VALUES (9, 'new', 9)""",
     )
-    caught_up(tmp_path, log, source)
+    catch_up(tmp_path, log, source)
     postgres.execute(database, "INSERT INTO customers VALUES (10, 'newer', 10)")
-    assert caught_up(tmp_path, log, source).table() == [(10, "newer", Decimal("10.00")), (9, "new", Decimal("9.00"))]
+    assert catch_up(tmp_path, log, source).table() == [(10, "newer", Decimal("10.00")), (9, "new", Decimal("9.00"))]
 
 
-def test_columns_come_and_go(postgres: Postgres, database: str, customers: str, tmp_path: Path) -> None:
+def test_columns_are_added_and_dropped(postgres: Postgres, database: str, customers: str, tmp_path: Path) -> None:
     source = table_of(customers, COLUMNS, table="customers")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     for statement in (
         "ALTER TABLE customers DROP COLUMN extra",
         "ALTER TABLE customers ADD COLUMN more int",
@@ -256,10 +256,10 @@ def test_columns_come_and_go(postgres: Postgres, database: str, customers: str, 
         "INSERT INTO customers VALUES (3, 'cid', '3.25', 5)",
     ):
         postgres.execute(database, statement)
-    assert caught_up(tmp_path, log, source).table()[2:] == [(3, "cid", Decimal("3.25"))]
+    assert catch_up(tmp_path, log, source).table()[2:] == [(3, "cid", Decimal("3.25"))]
     postgres.execute(database, "ALTER TABLE customers RENAME COLUMN credit TO credits")
     postgres.execute(database, "INSERT INTO customers VALUES (4, 'dan', '4', 5)")
-    assert refused_by(lambda: caught_up(tmp_path, log, source)) == (
+    assert error_of(lambda: catch_up(tmp_path, log, source)) == (
         "PIPELINE_FAILED: table public.customers of customers has no column credit\n"
         "  detail: its columns are id, Name, credits, more\n"
         "  hint: did you mean credits? DROP and CREATE customers again"
@@ -267,36 +267,36 @@ def test_columns_come_and_go(postgres: Postgres, database: str, customers: str, 
     assert len(log.table()) == 3
 
 
-def test_a_snapshot_that_is_cut_off_begins_again(
+def test_an_interrupted_snapshot_begins_again(
     postgres: Postgres, database: str, customers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PIECE", 10)
     postgres.execute(database, "INSERT INTO customers SELECT n FROM generate_series(3, 100) AS n")
     source, log = table_of(customers, COLUMNS, table="customers"), Log()
-    read = snapshot.Snapshot._asked
-    fetched = 0
+    execute = snapshot.Snapshot._execute
+    fetches = 0
 
-    def cut_off(moment: snapshot.Snapshot, query: str, *given: object) -> object:
-        nonlocal fetched
-        fetched += query.startswith("FETCH")
-        if fetched == 5:
-            fetched += 1
+    def interrupt(moment: snapshot.Snapshot, query: str, *parameters: object) -> object:
+        nonlocal fetches
+        fetches += query.startswith("FETCH")
+        if fetches == 5:
+            fetches += 1
             raise ConnectionResetError("cut off")
-        return read(moment, query, *given)  # type: ignore[arg-type]
+        return execute(moment, query, *parameters)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(snapshot.Snapshot, "_asked", cut_off)
+    monkeypatch.setattr(snapshot.Snapshot, "_execute", interrupt)
     with pytest.raises(ConnectionResetError):
-        caught_up(tmp_path, log, source)
+        catch_up(tmp_path, log, source)
     assert log.entries == []
     postgres.execute(database, "DELETE FROM customers WHERE id < 50")
-    assert [row[0] for row in sorted(caught_up(tmp_path, log, source).table())] == list(range(50, 101))
+    assert [row[0] for row in sorted(catch_up(tmp_path, log, source).table())] == list(range(50, 101))
     assert len(log.entries) == 1
 
 
-def test_a_snapshot_under_load_neither_loses_nor_doubles(
+def test_a_snapshot_under_load_neither_loses_nor_repeats_rows(
     postgres: Postgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes are made before, while and after tables are read; one comes later, beside changes of the others."""
+    """Tables change before, during and after their snapshot; one table is added later, while the others change."""
     monkeypatch.setattr(snapshot, "PIECE", 50)
     postgres.execute(
         database,
@@ -326,27 +326,27 @@ def test_a_snapshot_under_load_neither_loses_nor_doubles(
     try:
         one, two = (table_of(url, "id int, n int", name, table=name) for name in "ab")
         events = events_of(url, "all", tables="a", snapshot="initial")
-        log = caught_up(tmp_path, Log(), one)
-        caught_up(tmp_path, log, one, two)
-        caught_up(tmp_path, log, one, two, events)
+        log = catch_up(tmp_path, Log(), one)
+        catch_up(tmp_path, log, one, two)
+        catch_up(tmp_path, log, one, two, events)
     finally:
         stop.set()
         writer.join()
-    caught_up(tmp_path, log, one, two, events)
+    catch_up(tmp_path, log, one, two, events)
     with postgres.connect(database) as connection:
         for name in "ab":
-            there = connection.execute(f"SELECT id, n FROM {name}").fetchall()
-            assert log.table(name) == sorted(there, key=repr)
+            origin = connection.execute(f"SELECT id, n FROM {name}").fetchall()
+            assert log.table(name) == sorted(origin, key=repr)
     content: dict[int, int] = {}
     for payload in log.payloads():
-        gone = payload["old"] or {}
-        content.pop(gone.get("id"), None)
+        old = payload["old"] or {}
+        content.pop(old.get("id"), None)
         if payload["row"]:
             content[payload["row"]["id"]] = payload["row"]["n"]
     assert sorted(content.items(), key=repr) == log.table("a")
 
 
-def test_values_of_other_forms(postgres: Postgres, database: str, tmp_path: Path) -> None:
+def test_values_in_other_text_forms(postgres: Postgres, database: str, tmp_path: Path) -> None:
     postgres.execute(
         database,
         """CREATE TABLE t (code char(5) PRIMARY KEY, ok boolean, at timestamptz, tags text[], raw bytea, doc jsonb);
@@ -354,15 +354,15 @@ def test_values_of_other_forms(postgres: Postgres, database: str, tmp_path: Path
     )
     columns = "code string, ok string, at timestamp, tags array<string>, raw binary, doc string"
     source = table_of(postgres.url(database), columns, key="code", table="t")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     postgres.execute(database, "INSERT INTO t SELECT 'b', false, at, tags, raw, doc FROM t; UPDATE t SET ok = NOT ok")
-    (first, second) = caught_up(tmp_path, log, source).table("customers", ("code",))
+    (first, second) = catch_up(tmp_path, log, source).table("customers", ("code",))
     assert first[:2] == ("a", "false") and second[:2] == ("b", "true")
     assert first[2].isoformat() == "2024-05-01T10:00:00+00:00"
     assert first[3:] == second[3:] == (["x", None], b"\x01", '{"a": 1}')
 
 
-def test_a_capture_goes_on_where_it_was_while_it_runs(
+def test_a_stopped_capture_continues_at_its_position(
     postgres: Postgres, database: str, customers: str, tmp_path: Path
 ) -> None:
     log, source = Log(), table_of(customers, COLUMNS, table="customers")
@@ -382,11 +382,11 @@ def test_two_keys_never_become_one(postgres: Postgres, database: str, tmp_path: 
         INSERT INTO t VALUES (1.00, 0.005), (1.001, 2), (1.5000, 3), (123456789.5, 4)""",
     )
     source = table_of(postgres.url(database), "id decimal(10,2), v decimal(10,2)", table="t")
-    log = caught_up(tmp_path, Log(), source)
+    log = catch_up(tmp_path, Log(), source)
     assert log.table() == [(Decimal("1.00"), Decimal("0.01")), (Decimal("1.50"), Decimal("3.00"))]
-    assert [said for _, _, said, _ in log.refused()] == [
+    assert [message for _, _, message, _ in log.rejected()] == [
         "id: '1.001' is not a DECIMAL(10,2)",
         "id: '123456789.5' is not a DECIMAL(10,2)",
     ]
     postgres.execute(database, "UPDATE t SET id = 1.25 WHERE id = 1.001; DELETE FROM t WHERE id = 123456789.5")
-    assert [str(row[0]) for row in caught_up(tmp_path, log, source).table()] == ["1.00", "1.25", "1.50"]
+    assert [str(row[0]) for row in catch_up(tmp_path, log, source).table()] == ["1.00", "1.25", "1.50"]

@@ -15,7 +15,7 @@ from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
 
 
-def built(columns: Schema = (), **options: str) -> NotifySource:
+def build_source(columns: Schema = (), **options: str) -> NotifySource:
     bag = Bag("NOTIFY", [(name, value, None) for name, value in options.items()])
     source = NotifySource.build(SourceSpec("NOTIFY", "calls", columns, options), bag)
     bag.finish()
@@ -23,16 +23,16 @@ def built(columns: Schema = (), **options: str) -> NotifySource:
 
 
 def capture(folder: Path, **options: str) -> Capture:
-    return built(**options).capture((), CaptureContext("owner", folder, lambda: START))
+    return build_source(**options).capture((), CaptureContext("owner", folder, lambda: START))
 
 
 def listening(postgres: Postgres, database: str, channels: int) -> bool:
     with postgres.connect(database) as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%%'"
             " AND state = 'idle'"
         ).fetchone()
-    return found == (channels,)
+    return row == (channels,)
 
 
 def test_each_notification_is_an_event(postgres: Postgres, database: str, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "said"),
+    ("columns", "options", "message"),
     [
         (
             (Column("id", "bigint"),),
@@ -91,7 +91,7 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_refused(columns: Schema, options: dict[str, str], said: str) -> None:
+def test_invalid_options(columns: Schema, options: dict[str, str], message: str) -> None:
     with pytest.raises(Error) as caught:
-        built(columns, url="postgresql://db.example/shop", **options)
-    assert str(caught.value) == said
+        build_source(columns, url="postgresql://db.example/shop", **options)
+    assert str(caught.value) == message

@@ -24,7 +24,7 @@ OID = 3_000_000_000
 
 
 def row(*values: str | None) -> bytes:
-    """Values as they are sent; `~` stands for one that is not."""
+    """A tuple as pgoutput encodes it; `~` stands for a value that is not sent (unchanged TOAST)."""
     cells = (
         b"n" if v is None else b"u" if v == "~" else b"t" + struct.pack(">I", len(v.encode())) + v.encode()
         for v in values
@@ -58,19 +58,19 @@ def test_rows() -> None:
 
 def test_tables() -> None:
     columns = b"\x01id\0" + struct.pack(">Ii", 23, -1) + b"\x00two words\0" + struct.pack(">Ii", OID, 8)
-    said = b"R" + struct.pack(">I", OID) + b"sales\0items\0d" + struct.pack(">H", 2) + columns
-    assert decode(said) == Table(
+    message = b"R" + struct.pack(">I", OID) + b"sales\0items\0d" + struct.pack(">H", 2) + columns
+    assert decode(message) == Table(
         OID, "sales", "items", "d", (TableColumn("id", 23, True), TableColumn("two words", OID, False))
     )
 
 
 @pytest.mark.parametrize("wrong", [b"Z", b"I" + bytes(4) + b"N\x00\x01b" + bytes(4)])
-def test_what_is_not_pgoutputs(wrong: bytes) -> None:
+def test_unknown_messages_are_errors(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="is not one of pgoutput's"):
         decode(wrong)
 
 
-def test_places_in_the_log() -> None:
+def test_log_sequence_numbers() -> None:
     assert parse_lsn("16/B374D848") == 0x16_B374D848
     assert lsn_text(0x16_B374D848) == "16/B374D848"
     assert [reached_by_stream(place) for place in (8192, 8192 + 24, 8192 + 40, 8192 + 48, 8191)] == [

@@ -21,9 +21,9 @@ def rows(db: tidegate.Database, query: str) -> list[tuple[Any, ...]]:
 
 def example() -> str:
     """The first statements of the page about PostgreSQL."""
-    found = re.search(r"^```sql at a server\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(r"^```sql at a server\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def test_a_lookup_table_follows_its_refreshes(

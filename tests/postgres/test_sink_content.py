@@ -1,4 +1,4 @@
-"""A sink that is created late has all of its view, as if it had been there from the beginning."""
+"""A sink that is created late receives the whole content of its view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATE SINK logged FROM totals INTO POSTGRES (url = '{url}', table = 'log', mode
 """
 
 
-def test_a_late_sink_begins_with_what_is_there(
+def test_a_late_sink_begins_with_the_content_of_its_view(
     spark: SparkSession, tmp_path: Path, postgres: Postgres, database: str
 ) -> None:
     shop, folder = Shop(postgres, database), tmp_path / "db"
@@ -52,7 +52,7 @@ def test_a_late_sink_begins_with_what_is_there(
     ]
 
 
-def test_one_that_is_made_anew_is_written_anew(
+def test_a_recreated_sink_is_written_again(
     spark: SparkSession, tmp_path: Path, postgres: Postgres, database: str
 ) -> None:
     shop, url = Shop(postgres, database), postgres.url(database)

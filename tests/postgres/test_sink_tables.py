@@ -1,4 +1,4 @@
-"""The tables of `INTO POSTGRES`: types, what must be in a table that is there, rights, and options."""
+"""The tables of `INTO POSTGRES`: types, requirements for existing tables, privileges, and options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.postgres.sinks import KEY, Shop, built, changes, one
+from tests.postgres.sinks import KEY, Shop, build_sink, changes, one
 from tests.servers.postgres import Postgres
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error
@@ -17,9 +17,9 @@ from tidegate.errors import Error
 
 @pytest.fixture
 def shop(postgres: Postgres, database: str) -> Iterator[Shop]:
-    made = Shop(postgres, database)
-    yield made
-    made.close()
+    created = Shop(postgres, database)
+    yield created
+    created.close()
 
 
 TYPES: tuple[tuple[str, str, Any, Any], ...] = (
@@ -55,34 +55,34 @@ TYPES: tuple[tuple[str, str, Any, Any], ...] = (
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_values_of_every_type_arrive(shop: Shop, mode: str) -> None:
     columns: Schema = (Column("id", "int"), *(Column(f"c{i}", type_) for i, (type_, *_) in enumerate(TYPES)))
-    sink = shop.opened(("id",) if mode == "upsert" else (), columns)
+    sink = shop.open_sink(("id",) if mode == "upsert" else (), columns)
     values, nothing = [value for _, _, value, _ in TYPES], [None] * len(TYPES)
     sink.write(1, changes(1, ("+I", 1, 1, *values), ("+I", 1, 2, *nothing), columns=columns))
-    assert shop.rows() == [(1, *(found for *_, found in TYPES)), (2, *nothing)]
-    assert list(shop.types().values()) == ["integer", *(declared for _, declared, *_ in TYPES)]
+    assert shop.rows() == [(1, *(stored for *_, stored in TYPES)), (2, *nothing)]
+    assert list(shop.types().values()) == ["integer", *(sql_type for _, sql_type, *_ in TYPES)]
 
 
-def test_numbers_that_are_none_arrive(shop: Shop) -> None:
+def test_nan_and_infinity_arrive(shop: Shop) -> None:
     columns: Schema = (Column("n", "double"),)
-    shop.opened(columns=columns).write(
+    shop.open_sink(columns=columns).write(
         1, changes(1, *(("+I", 1, value) for value in (float("inf"), float("nan"), -0.0)), columns=columns)
     )
     assert sorted(shop.rows("SELECT n::text FROM revenue")) == [("-0",), ("Infinity",), ("NaN",)]
 
 
-def test_a_table_that_fits_is_used_as_it_is(shop: Shop) -> None:
+def test_a_matching_table_is_used_unchanged(shop: Shop) -> None:
     shop.run(
         "CREATE TYPE thing AS ENUM ('pen', 'ink')",
         "CREATE TABLE revenue (id serial, \"Item\" thing PRIMARY KEY, total numeric, note text DEFAULT 'new')",
     )
-    sink = shop.opened(KEY)
+    sink = shop.open_sink(KEY)
     sink.write(1, one(1))
     sink.write(2, one(2))
     assert shop.rows('SELECT "Item"::text, total, note FROM revenue') == [("pen", Decimal(2), "new")]
 
 
 @pytest.mark.parametrize(
-    ("columns", "mode", "said", "fix"),
+    ("columns", "mode", "message", "fix"),
     [
         (
             "item text PRIMARY KEY, total integer",
@@ -116,21 +116,21 @@ def test_a_table_that_fits_is_used_as_it_is(shop: Shop) -> None:
         ),
     ],
 )
-def test_a_table_that_does_not_fit_is_told_what_to_change(
-    shop: Shop, columns: str, mode: str, said: str, fix: str
+def test_the_error_for_a_table_that_does_not_fit_has_the_fix(
+    shop: Shop, columns: str, mode: str, message: str, fix: str
 ) -> None:
     shop.run(f"CREATE TABLE revenue ({columns})")
-    with pytest.raises(Error) as refused:
-        shop.opened(KEY, mode=mode)
-    assert (refused.value.code, refused.value.message, refused.value.hint) == ("INVALID_OPTION", said, fix)
+    with pytest.raises(Error) as caught:
+        shop.open_sink(KEY, mode=mode)
+    assert (caught.value.code, caught.value.message, caught.value.hint) == ("INVALID_OPTION", message, fix)
     shop.run(fix)
     if mode == "upsert":
-        shop.opened(KEY).write(1, one(1))
+        shop.open_sink(KEY).write(1, one(1))
         assert shop.rows() == [("pen", 1)]
 
 
 @pytest.mark.parametrize(
-    ("columns", "said", "hint"),
+    ("columns", "message", "hint"),
     [
         (
             "item text, total bigint, note text NOT NULL",
@@ -145,13 +145,13 @@ def test_a_table_that_does_not_fit_is_told_what_to_change(
         ),
     ],
 )
-def test_columns_that_cannot_be_written(shop: Shop, columns: str, said: str, hint: str) -> None:
+def test_columns_that_cannot_be_written(shop: Shop, columns: str, message: str, hint: str) -> None:
     shop.run(f"CREATE TABLE revenue ({columns})")
-    assert shop.refused() == f"INVALID_OPTION: {said}\n  hint: {hint}"
+    assert shop.open_error() == f"INVALID_OPTION: {message}\n  hint: {hint}"
 
 
 @pytest.mark.parametrize(
-    ("type_", "there", "fits"),
+    ("type_", "column_type", "fits"),
     [
         ("decimal(10,2)", "numeric(12,2)", True),
         ("decimal(10,2)", "numeric(12,4)", True),
@@ -166,40 +166,40 @@ def test_columns_that_cannot_be_written(shop: Shop, columns: str, said: str, hin
         ("struct<a:int>", "json", True),
     ],
 )
-def test_which_types_hold_which(shop: Shop, type_: str, there: str, fits: bool) -> None:
-    shop.run(f"CREATE TABLE revenue (v {there})")
+def test_which_column_types_hold_a_type(shop: Shop, type_: str, column_type: str, fits: bool) -> None:
+    shop.run(f"CREATE TABLE revenue (v {column_type})")
     columns: Schema = (Column("v", type_),)
     if fits:
-        shop.opened(columns=columns).write(1, changes(1, ("+I", 1, None), columns=columns))
+        shop.open_sink(columns=columns).write(1, changes(1, ("+I", 1, None), columns=columns))
         assert shop.rows("SELECT count(*) FROM revenue") == [(1,)]
     else:
-        assert "which does not hold every" in shop.refused(columns=columns)
+        assert "which does not hold every" in shop.open_error(columns=columns)
 
 
-def test_a_table_is_not_made_if_so_told(shop: Shop) -> None:
-    shop.opened(table="public.other")
-    assert shop.refused(key=KEY, create="false") == (
+def test_create_false_creates_no_table(shop: Shop) -> None:
+    shop.open_sink(table="public.other")
+    assert shop.open_error(key=KEY, create="false") == (
         'INVALID_OPTION: there is no table "public"."revenue"\n'
         '  hint: CREATE TABLE "public"."revenue" ("item" text, "total" bigint, UNIQUE NULLS NOT DISTINCT ("item"))'
     )
 
 
-def test_a_schema_that_is_not_there_is_told(shop: Shop) -> None:
-    assert shop.refused(table="sales.revenue") == (
+def test_a_missing_schema_is_an_error(shop: Shop) -> None:
+    assert shop.open_error(table="sales.revenue") == (
         f'PIPELINE_FAILED: sink out cannot be written to PostgreSQL at {shop.place}: schema "sales" does not exist\n'
         "  hint: create the schema first, or choose another table"
     )
 
 
-def test_a_table_that_was_dropped_is_not_made_anew_without_its_rows(shop: Shop) -> None:
-    sink = shop.opened()
+def test_a_dropped_table_is_not_recreated_without_its_rows(shop: Shop) -> None:
+    sink = shop.open_sink()
     sink.write(7, one(7))
     shop.run("DROP TABLE revenue")
     with pytest.raises(Error, match=r'relation "public\.revenue" does not exist'):
         sink.write(8, one(8))
-    with pytest.raises(Error) as refused:
+    with pytest.raises(Error) as caught:
         sink.write(8, one(8))
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         "PIPELINE_FAILED: table public.revenue is gone, and with it the rows of the steps up to 7\n"
         "  hint: bring it back, or write it anew: DROP SINK out, then CREATE SINK"
     )
@@ -207,7 +207,7 @@ def test_a_table_that_was_dropped_is_not_made_anew_without_its_rows(shop: Shop) 
 
 @pytest.fixture
 def clerk(shop: Shop) -> Iterator[str]:
-    """A user with no rights of his own."""
+    """A user without privileges."""
     name = f"clerk_{shop.database}"
     shop.run(f"CREATE USER {name} PASSWORD 'pw'")
     yield name
@@ -215,50 +215,50 @@ def clerk(shop: Shop) -> Iterator[str]:
     shop.run(f"DROP OWNED BY {name}", f"DROP USER {name}")
 
 
-def test_rights_that_are_missing_are_told_with_the_grant(shop: Shop, clerk: str) -> None:
+def test_the_error_for_missing_privileges_has_the_grant(shop: Shop, clerk: str) -> None:
     url = f"postgresql://{clerk}:pw@{shop.place}"
-    assert shop.refused(key=KEY, url=url) == (
+    assert shop.open_error(key=KEY, url=url) == (
         f"PIPELINE_FAILED: sink out cannot be written to PostgreSQL at {shop.place}: permission denied for schema"
         ' public\n  hint: as a user who may: CREATE TABLE "public"."tidegate_steps" (owner text PRIMARY KEY, step'
         " bigint NOT NULL)"
     )
-    shop.opened(KEY).write(1, one(1))
+    shop.open_sink(KEY).write(1, one(1))
     shop.run(f"GRANT SELECT, INSERT, UPDATE ON tidegate_steps TO {clerk}")
-    with pytest.raises(Error) as refused:
-        shop.opened(KEY, url=url)
+    with pytest.raises(Error) as caught:
+        shop.open_sink(KEY, url=url)
     assert (
-        refused.value.message
+        caught.value.message
         == f"user {clerk} has no right to SELECT, INSERT, UPDATE and DELETE in table public.revenue"
     )
-    assert refused.value.hint == (
+    assert caught.value.hint == (
         f'GRANT SELECT, INSERT, UPDATE, DELETE ON "public"."revenue" TO "{clerk}"; GRANT SELECT, INSERT, UPDATE ON'
         f' "public"."tidegate_steps" TO "{clerk}"'
     )
-    shop.run(refused.value.hint)
-    shop.opened(KEY, url=url).write(2, one(2))
+    shop.run(caught.value.hint)
+    shop.open_sink(KEY, url=url).write(2, one(2))
     assert shop.rows() == [("pen", 2)]
 
 
-def test_the_right_to_make_temporary_tables_is_told(shop: Shop, clerk: str) -> None:
-    shop.opened(KEY)
+def test_the_privilege_to_create_temporary_tables_is_required(shop: Shop, clerk: str) -> None:
+    shop.open_sink(KEY)
     shop.run(
         f"REVOKE TEMPORARY ON DATABASE {shop.database} FROM PUBLIC",
         f"GRANT ALL ON revenue, tidegate_steps TO {clerk}",
     )
     url = f"postgresql://{clerk}:pw@{shop.place}"
-    assert shop.refused(key=KEY, url=url) == (
+    assert shop.open_error(key=KEY, url=url) == (
         f"PIPELINE_FAILED: sink out cannot be written to PostgreSQL at {shop.place}: permission denied to create"
         f' temporary tables in database "{shop.database}"\n'
         f'  hint: GRANT TEMPORARY ON DATABASE "{shop.database}" TO "{clerk}"'
     )
 
 
-def test_a_value_that_a_column_does_not_take_is_told(shop: Shop) -> None:
+def test_a_value_that_does_not_fit_a_column_is_an_error(shop: Shop) -> None:
     shop.run("CREATE TABLE revenue (item varchar(3) PRIMARY KEY, total bigint)")
-    sink = shop.opened(KEY)
-    with pytest.raises(Error) as refused:
+    sink = shop.open_sink(KEY)
+    with pytest.raises(Error) as caught:
         sink.write(1, one(1, "pencil"))
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         f"PIPELINE_FAILED: step 1 cannot be written to PostgreSQL at {shop.place}: value too long for type character"
         " varying(3)\n"
         '  detail: COPY tidegate_staged, line 1, column item: "pencil"\n'
@@ -273,7 +273,7 @@ URL = "postgresql://h/shop"
 
 
 @pytest.mark.parametrize(
-    ("given", "key", "said"),
+    ("options", "key", "message"),
     [
         (
             {"url": URL},
@@ -304,22 +304,22 @@ URL = "postgresql://h/shop"
         ),
     ],
 )
-def test_options_that_cannot_be(given: dict[str, str], key: tuple[str, ...], said: str) -> None:
-    with pytest.raises(Error) as refused:
-        built(given, key=key)
-    assert str(refused.value) == said
+def test_invalid_options(options: dict[str, str], key: tuple[str, ...], message: str) -> None:
+    with pytest.raises(Error) as caught:
+        build_sink(options, key=key)
+    assert str(caught.value) == message
 
 
 def test_a_changelog_cannot_have_a_column_named_step() -> None:
-    with pytest.raises(Error) as refused:
-        built({"url": URL, "table": "t", "mode": "changelog"}, (Column("Step", "int"),))
-    assert str(refused.value) == (
+    with pytest.raises(Error) as caught:
+        build_sink({"url": URL, "table": "t", "mode": "changelog"}, (Column("Step", "int"),))
+    assert str(caught.value) == (
         "INVALID_OPTION: mode 'changelog' adds the columns op, weight and step, but there is a column Step already\n"
         "  hint: rename Step in a view on it"
     )
 
 
-def test_there_are_no_formats() -> None:
-    with pytest.raises(Error) as refused:
-        built({"url": URL, "table": "t"}, format="json")
-    assert str(refused.value) == "UNKNOWN_FORMAT: POSTGRES has no formats\n  hint: leave FORMAT out"
+def test_formats_are_rejected() -> None:
+    with pytest.raises(Error) as caught:
+        build_sink({"url": URL, "table": "t"}, format="json")
+    assert str(caught.value) == "UNKNOWN_FORMAT: POSTGRES has no formats\n  hint: leave FORMAT out"

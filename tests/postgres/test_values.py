@@ -1,4 +1,4 @@
-"""What becomes of the values of a real server."""
+"""Values of every type, read from a real server."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ from tidegate.connectors.postgres.values import array, array_elements
     ],
 )  # fmt: skip
 def test_values(postgres: Postgres, moods: str, sql: str, type_: str, expected: object) -> None:
-    found = source(f"id int, x {type_}", url=postgres.url(moods), query=f"SELECT 1 AS id, {sql} AS x")
-    assert rows(found) == [(1, expected)]
+    table = source(f"id int, x {type_}", url=postgres.url(moods), query=f"SELECT 1 AS id, {sql} AS x")
+    assert rows(table) == [(1, expected)]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def moods(postgres: Postgres) -> str:
 
 
 @pytest.mark.parametrize(
-    ("sql", "type_", "said"),
+    ("sql", "type_", "message"),
     [
         ("'NaN'::numeric", "decimal(10,2)", "'NaN' is not a DECIMAL(10,2)"),
         ("123456789.5::numeric", "decimal(10,2)", "'123456789.5' is not a DECIMAL(10,2)"),
@@ -99,14 +99,14 @@ def moods(postgres: Postgres) -> str:
         ("repeat('x', 100)", "int", f"'{'x' * 80}' is not a INT"),
     ],
 )
-def test_values_that_do_not_fit(postgres: Postgres, moods: str, sql: str, type_: str, said: str) -> None:
+def test_values_that_do_not_fit(postgres: Postgres, moods: str, sql: str, type_: str, message: str) -> None:
     query = f"SELECT 1 AS id, {sql} AS x UNION ALL SELECT 2, NULL"
-    found = source(f"id int, x {type_}", url=postgres.url(moods), query=query)
-    assert [error for error, _ in errors(found)] == [f"x: {said}"]
-    assert content_of(found).select(["id", "x"]).to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": None}]
+    table = source(f"id int, x {type_}", url=postgres.url(moods), query=query)
+    assert [error for error, _ in errors(table)] == [f"x: {message}"]
+    assert content_of(table).select(["id", "x"]).to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": None}]
 
 
-def test_a_bad_row_is_told_whole_and_the_others_are_read(postgres: Postgres, database: str) -> None:
+def test_a_bad_row_is_reported_as_a_whole_and_the_others_are_read(postgres: Postgres, database: str) -> None:
     postgres.execute(
         database,
         """CREATE TABLE customers (id bigint, name text, price numeric, vip boolean, more jsonb, unread text);
@@ -114,10 +114,10 @@ def test_a_bad_row_is_told_whole_and_the_others_are_read(postgres: Postgres, dat
             (3, NULL, 2, NULL, NULL, 'x'), (NULL, 'nobody', 3, NULL, NULL, 'x')""",
     )
     columns = "ID bigint not null, name string not null, price decimal(10,2), vip boolean, more string"
-    found = content_of(source(columns, ("ID",), url=postgres.url(database), table="public.customers"))
-    assert found.column_names == ["ID", "name", "price", "vip", "more", "__w", "__seq", "__error", "__raw"]
-    assert found.schema.field("__w").type == found.schema.field("__seq").type == pa.int64()
-    assert [tuple(row.values()) for row in found.to_pylist()] == [
+    table = content_of(source(columns, ("ID",), url=postgres.url(database), table="public.customers"))
+    assert table.column_names == ["ID", "name", "price", "vip", "more", "__w", "__seq", "__error", "__raw"]
+    assert table.schema.field("__w").type == table.schema.field("__seq").type == pa.int64()
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
         (1, "ann", Decimal("1.50"), True, '{"a": 1}', 1, 0, None, None),
         (2, 'bob "b"', None, False, "[]", 1, 1, "price: 'NaN' is not a DECIMAL(10,2)",
          '{"ID":2,"name":"bob \\"b\\"","price":"NaN","vip":false,"more":[]}'),
@@ -129,22 +129,22 @@ def test_a_bad_row_is_told_whole_and_the_others_are_read(postgres: Postgres, dat
 
 def test_an_empty_result_has_the_columns(postgres: Postgres, database: str) -> None:
     query = "SELECT 1 AS id, 'x' AS name WHERE false;"
-    found = content_of(source("id bigint, name string", url=postgres.url(database), query=query))
-    assert (found.num_rows, found.num_columns) == (0, 6)
+    table = content_of(source("id bigint, name string", url=postgres.url(database), query=query))
+    assert (table.num_rows, table.num_columns) == (0, 6)
 
 
 def test_a_result_is_read_in_pieces(postgres: Postgres, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "BATCH", 300)
     query = "SELECT n AS id, CASE WHEN n = 999 THEN 'x' ELSE n::text END AS value FROM generate_series(1, 1000) AS n"
-    built = source("id bigint, value int", url=postgres.url(database), query=query)
-    found = content_of(built)
-    assert found.column("id").num_chunks >= 4
-    assert found.column("id").to_pylist() == list(range(1, 1001))
-    assert found.column("__seq").to_pylist() == list(range(1000))
-    assert errors(built) == [("value: 'x' is not a INT", '{"id":999,"value":"x"}')]
+    reader = source("id bigint, value int", url=postgres.url(database), query=query)
+    table = content_of(reader)
+    assert table.column("id").num_chunks >= 4
+    assert table.column("id").to_pylist() == list(range(1, 1001))
+    assert table.column("__seq").to_pylist() == list(range(1000))
+    assert errors(reader) == [("value: 'x' is not a INT", '{"id":999,"value":"x"}')]
 
 
-def test_texts_of_arrays() -> None:
+def test_arrays_are_parsed_from_text() -> None:
     assert array_elements("{}", nested=False) == []
     assert array_elements('{{a,"}"},{NULL,b}}', nested=True) == ['{a,"}"}', "{NULL,b}"]
     for wrong in ("", "x", "{", '{"}', "1,2"):
@@ -152,11 +152,11 @@ def test_texts_of_arrays() -> None:
             array_elements(wrong, nested=False)
 
 
-def test_no_arrays_at_all() -> None:
+def test_an_empty_column_of_arrays() -> None:
     assert array([], pa.list_(pa.int64())) == (pa.array([], pa.list_(pa.int64())), {})
 
 
-def test_one_bad_element_spoils_its_array_only() -> None:
-    found, faults = array(["{1,2}", None, "{3,x}", "{}", "{NULL}"], pa.list_(pa.int32()))
-    assert found.to_pylist() == [[1, 2], None, None, [], [None]]
+def test_a_bad_element_rejects_only_its_array() -> None:
+    values, faults = array(["{1,2}", None, "{3,x}", "{}", "{NULL}"], pa.list_(pa.int32()))
+    assert values.to_pylist() == [[1, 2], None, None, [], [None]]
     assert faults == {2: "{3,x}"}

@@ -1,4 +1,4 @@
-"""Plans made by hand, from Spark SQL over bare columns; no Spark is needed."""
+"""Helpers that build plans from SQL expressions over plain columns, without Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scan(relation: Relation = BIDS) -> Scan:
 
 
 def scalar(sql: str) -> Scalar:
-    """An expression; names in it are columns."""
+    """An expression whose names are columns."""
     statement = parse(f"SELECT {sql}").statements[0]
     assert isinstance(statement, Select)
     tree = statement.query.select.expressions[0]
@@ -40,7 +40,7 @@ def scalar(sql: str) -> Scalar:
 
 
 def project(below: Node, **items: str) -> Project:
-    """Columns by name; the type of a plain column is kept, anything else is a bigint."""
+    """A projection; a plain column keeps its type, any other expression is a BIGINT."""
     types = {column.name: column.type for column in below.schema}
     return Project(below, tuple(Item(name, scalar(sql), types.get(sql, "bigint")) for name, sql in items.items()))
 
@@ -57,7 +57,7 @@ def total(below: Node, key: str = "item", value: str = "price") -> Aggregate:
     return Aggregate(below, (key,) if key else (), calls)
 
 
-def ranked(below: Node, partition: str = "item", order: str = "price") -> Rank:
+def rank(below: Node, partition: str = "item", order: str = "price") -> Rank:
     return Rank(below, (partition,), (Order(order, True, False),), "row_number", "n")
 
 

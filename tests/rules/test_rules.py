@@ -1,4 +1,4 @@
-"""Each rule alone: what it does, and where it must not."""
+"""Each rule alone: what it rewrites, and what it must not change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.rules.plans import USERS, project, ranked, scan, shape, total, where
+from tests.rules.plans import USERS, project, rank, scan, shape, total, where
 from tidegate.plan import Distinct, Node, SetOp, TopN, UnionAll
 from tidegate.rules import rewrite
 from tidegate.rules.bound_ranks import bound_ranks
@@ -66,7 +66,7 @@ def test_a_plain_column_may_be_used_twice() -> None:
     )
 
 
-def test_a_filter_goes_below_a_projection_that_renames() -> None:
+def test_a_filter_is_pushed_below_a_projection_that_renames() -> None:
     plan = where(project(scan(), i="item", twice="price * 2"), "i = 'a' AND twice > 3")
     expect(
         push_filters(plan),
@@ -79,7 +79,7 @@ def test_a_filter_goes_below_a_projection_that_renames() -> None:
     )
 
 
-def test_a_filter_on_keys_goes_below_the_grouping() -> None:
+def test_a_filter_on_keys_is_pushed_below_the_aggregate() -> None:
     plan = where(total(scan()), "item = 'a' AND s > 10")
     expect(
         push_filters(plan),
@@ -93,7 +93,7 @@ def test_a_filter_on_keys_goes_below_the_grouping() -> None:
 
 
 def test_a_filter_over_a_global_aggregate_stays() -> None:
-    """Below it, it would empty the one group instead of dropping it."""
+    """Below the aggregate, it would empty the only group instead of removing it."""
     plan = where(total(scan(), key=""), "1 > 2")
     assert push_filters(plan) is plan
 
@@ -103,7 +103,7 @@ def test_a_condition_that_mixes_keys_and_results_stays() -> None:
     assert push_filters(plan) is plan
 
 
-def test_a_filter_goes_into_all_sides() -> None:
+def test_a_filter_is_pushed_into_all_sides() -> None:
     sides = project(scan(), x="item"), project(scan(USERS), x="name")
     union = push_filters(where(UnionAll(sides), "x > 'a'"))
     expect(
@@ -122,7 +122,7 @@ def test_a_filter_goes_into_all_sides() -> None:
     assert shape(difference).count("Filter") == 2
 
 
-def test_filters_in_a_row_become_one() -> None:
+def test_adjacent_filters_are_merged() -> None:
     expect(
         push_filters(where(where(scan(), "price > 1"), "price < 5 OR item = 'a'")),
         """
@@ -151,9 +151,9 @@ def test_filters_in_a_row_become_one() -> None:
         ("n = 5 AND n <= 2", "5..4"),
     ],
 )
-def test_a_bounded_rank_is_a_top_n(condition: str, places: str) -> None:
+def test_a_bounded_rank_becomes_a_top_n(condition: str, places: str) -> None:
     expect(
-        bound_ranks(where(ranked(scan()), condition)),
+        bound_ranks(where(rank(scan()), condition)),
         f"""
         TopN {places} per item order by price desc, row_number as n
           Scan source bids
@@ -163,12 +163,12 @@ def test_a_bounded_rank_is_a_top_n(condition: str, places: str) -> None:
 
 @pytest.mark.parametrize("condition", ["n > 3", "n IN (1, 3)", "n <= price", "n <= 3 OR price > 1", "n + 1 <= 3"])
 def test_a_rank_without_upper_bound_stays(condition: str) -> None:
-    plan = where(ranked(scan()), condition)
+    plan = where(rank(scan()), condition)
     assert bound_ranks(plan) is plan
 
 
-def test_a_filter_on_the_partition_goes_below_the_rank_and_others_stay_above() -> None:
-    plan = where(ranked(scan()), "n <= 3 AND item = 'a' AND price > 5")
+def test_a_filter_on_the_partition_is_pushed_below_the_rank_and_others_stay_above() -> None:
+    plan = where(rank(scan()), "n <= 3 AND item = 'a' AND price > 5")
     expect(
         rewrite(plan),
         """
@@ -197,20 +197,20 @@ def test_an_aggregate_keeps_one_call() -> None:
     assert "sum(price)" in shape(prune_columns(project(total(scan()), item="item")))
 
 
-def test_whole_rows_stay_whole() -> None:
-    """Which row is first may depend on any column, and so does which rows differ."""
+def test_operators_on_whole_rows_keep_all_columns() -> None:
+    """The order of rows may depend on any column, and so may whether rows are distinct."""
     rows = project(scan(), item="item", price="price", ts="ts")
-    top = TopN(rows, (), (ranked(scan()).order[0],), 3)
+    top = TopN(rows, (), (rank(scan()).order[0],), 3)
     assert "price, ts" in shape(prune_columns(project(top, item="item")))
     assert "price, ts" in shape(prune_columns(project(Distinct(rows), item="item")))
 
 
-def test_an_unused_place_is_not_kept() -> None:
-    plan = project(where(ranked(scan()), "n = 1"), item="item", price="price")
+def test_an_unused_rank_is_removed() -> None:
+    plan = project(where(rank(scan()), "n = 1"), item="item", price="price")
     assert "row_number as n" not in shape(rewrite(plan))
 
 
-def test_a_projection_that_changes_nothing_goes() -> None:
+def test_a_projection_that_changes_nothing_is_removed() -> None:
     expect(drop_projections(project(scan(USERS), id="id", name="name")), "Scan table users")
 
 
@@ -220,7 +220,7 @@ def test_a_projection_that_changes_something_stays(items: dict[str, str]) -> Non
     assert drop_projections(plan) is plan
 
 
-def test_distinct_of_rows_with_a_key_goes() -> None:
+def test_distinct_of_rows_with_a_key_is_removed() -> None:
     expect(drop_distinct(Distinct(scan(USERS))), "Scan table users")
     plan = Distinct(scan())
     assert drop_distinct(plan) is plan

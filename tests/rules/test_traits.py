@@ -1,10 +1,10 @@
-"""What nodes know about themselves."""
+"""The traits that nodes derive."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.rules.plans import BIDS, USERS, project, ranked, scan, total, where
+from tests.rules.plans import BIDS, USERS, project, rank, scan, total, where
 from tidegate.ir.specs import Order
 from tidegate.plan import Distinct, Node, Project, SetOp, TopN, UnionAll, View
 from tidegate.traits import kind
@@ -12,12 +12,12 @@ from tidegate.traits import kind
 PRICE = (Order("price", True, False),)
 
 
-def test_inputs() -> None:
+def test_traits_of_inputs() -> None:
     assert (scan().traits.key, scan().traits.kind) == (None, "append")
     assert (scan(USERS).traits.key, scan(USERS).traits.kind) == (("id",), "changelog")
 
 
-def test_a_key_goes_through_projections_that_keep_it() -> None:
+def test_projections_preserve_a_key_that_they_contain() -> None:
     assert project(scan(USERS), number="id", name="name").traits.key == ("number",)
     assert project(scan(USERS), name="name").traits.key is None
     assert project(scan(USERS), next="id + 1").traits.key is None
@@ -31,7 +31,7 @@ def test_groups_are_keys() -> None:
     assert View("v", total(scan())).traits.key == ("item",)
 
 
-def test_distinct_of_an_append_only_relation_only_grows() -> None:
+def test_distinct_of_an_append_only_relation_is_append_only() -> None:
     rows = Distinct(project(scan(), item="item"))
     assert (rows.traits.key, rows.traits.kind) == (("item",), "append")
 
@@ -58,14 +58,14 @@ def test_top_n() -> None:
     assert TopN(scan(), (), PRICE, 3).traits.state == "3 rows"
 
 
-def lines(plan: Node) -> dict[str, str]:
-    return {column: line.name for column, line in plan.traits.watermarks}
+def watermark_names(plan: Node) -> dict[str, str]:
+    return {column: watermark.name for column, watermark in plan.traits.watermarks}
 
 
-def test_waterlines_go_through_plain_columns() -> None:
-    assert lines(project(scan(), t="ts")) == {"t": "bids.ts"}
-    assert lines(UnionAll((scan(), scan()))) == {"ts": "bids.ts"}
-    assert lines(total(scan())) == {}
+def test_plain_columns_keep_their_watermark() -> None:
+    assert watermark_names(project(scan(), t="ts")) == {"t": "bids.ts"}
+    assert watermark_names(UnionAll((scan(), scan()))) == {"ts": "bids.ts"}
+    assert watermark_names(total(scan())) == {}
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_waterlines_go_through_plain_columns() -> None:
         "(ts + INTERVAL '1' DAY) - INTERVAL '2' DAY",
     ],
 )
-def test_monotone_expressions_keep_a_waterline(sql: str) -> None:
-    assert list(lines(project(scan(), t=sql))) == ["t"]
+def test_monotone_expressions_keep_a_watermark(sql: str) -> None:
+    assert list(watermark_names(project(scan(), t=sql))) == ["t"]
 
 
 @pytest.mark.parametrize(
-    ("sql", "lost"),
+    ("sql", "reason"),
     [
         ("HOUR(ts)", "HOUR(`ts`)"),
         ("date_format(ts, 'yyyy')", "DATE_FORMAT(`ts`, 'yyyy')"),
@@ -103,40 +103,40 @@ def test_monotone_expressions_keep_a_waterline(sql: str) -> None:
         ("LEAST(ts, CAST(item AS TIMESTAMP))", "LEAST"),
     ],
 )
-def test_other_expressions_lose_it_and_say_so(sql: str, lost: str) -> None:
+def test_other_expressions_lose_the_watermark_with_a_reason(sql: str, reason: str) -> None:
     plan = project(scan(), t=sql)
-    assert lines(plan) == {}
+    assert watermark_names(plan) == {}
     [(column, why)] = plan.traits.lost
-    assert column == "t" and lost.lower() in why.lower()
+    assert column == "t" and reason.lower() in why.lower()
 
 
-def test_a_filter_raises_a_waterline() -> None:
+def test_a_filter_raises_a_watermark() -> None:
     plan = project(scan(), ts="ts", seen="CAST(item AS TIMESTAMP)")
-    assert lines(where(plan, "seen >= ts + INTERVAL '1' HOUR"))["seen"].startswith("`ts` + INTERVAL '1' HOUR")
-    assert "seen" not in lines(where(plan, "seen <= ts"))
+    assert watermark_names(where(plan, "seen >= ts + INTERVAL '1' HOUR"))["seen"].startswith("`ts` + INTERVAL '1' HOUR")
+    assert "seen" not in watermark_names(where(plan, "seen <= ts"))
 
 
-def test_a_union_needs_a_waterline_on_every_side() -> None:
+def test_a_union_needs_a_watermark_on_every_side() -> None:
     both = UnionAll((project(scan(), t="unix_timestamp(ts)"), project(scan(), t="unix_timestamp(ts) - 60")))
     one = UnionAll((project(scan(), t="unix_timestamp(ts)"), project(scan(), t="HOUR(ts)")))
-    assert lines(both)["t"].startswith("min(")
-    assert lines(one) == {}
+    assert watermark_names(both)["t"].startswith("min(")
+    assert watermark_names(one) == {}
     assert "hour" in dict(one.traits.lost)["t"].lower()
 
 
-def test_a_top_n_gives_back_old_rows() -> None:
-    assert lines(TopN(scan(), (), PRICE, 3)) == {}
-    assert lines(TopN(scan(), ("ts",), PRICE, 3)) == {"ts": "bids.ts"}
+def test_a_top_n_may_emit_old_rows_again() -> None:
+    assert watermark_names(TopN(scan(), (), PRICE, 3)) == {}
+    assert watermark_names(TopN(scan(), ("ts",), PRICE, 3)) == {"ts": "bids.ts"}
 
 
-def test_kinds_contain_each_other() -> None:
+def test_changelog_kinds_contain_each_other() -> None:
     assert kind.fits("append", "upsert")
     assert kind.fits("upsert", "changelog")
     assert not kind.fits("changelog", "append")
     assert kind.of_emit("on_update", append_only=False) == "upsert"
 
 
-def test_nodes_cannot_be_made_wrong() -> None:
+def test_invalid_nodes_cannot_be_constructed() -> None:
     with pytest.raises(ValueError, match="needs"):
         where(scan(), "nothing > 1")
     with pytest.raises(ValueError, match="two columns"):
@@ -144,5 +144,5 @@ def test_nodes_cannot_be_made_wrong() -> None:
     with pytest.raises(ValueError, match="differ"):
         UnionAll((scan(), scan(USERS)))
     with pytest.raises(ValueError, match="needs"):
-        ranked(scan(), order="nothing")
+        rank(scan(), order="nothing")
     assert BIDS.column("ITEM") is not None

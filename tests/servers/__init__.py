@@ -1,4 +1,4 @@
-"""Servers that tests need, as processes of their own on loopback. `make servers` starts them by hand."""
+"""The servers of the tests, as processes on loopback. `make servers` starts them by hand."""
 
 from tests.servers.fetch import FetchError, kafka_jars, server_files
 from tests.servers.kafka import Broker, Record, kafka_broker

@@ -1,4 +1,4 @@
-"""All servers until Ctrl-C."""
+"""`python -m tests.servers` runs all servers until Ctrl-C; `python -m tests.servers fetch` only fetches their jars."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import tempfile
 from pathlib import Path
 
 from tests.servers import FetchError, kafka_broker, kafka_jars, schema_registry, spark_cluster
+from tests.servers.fetch import fetch_everything
 from tests.servers.spark import WORKERS
 
 
-def main() -> None:
+def run_servers() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -30,13 +31,13 @@ def main() -> None:
 
 
 def folder_in(folder: Path, name: str) -> Path:
-    made = folder / name
-    made.mkdir()
-    return made
+    subfolder = folder / name
+    subfolder.mkdir()
+    return subfolder
 
 
 if __name__ == "__main__":
     try:
-        main()
+        fetch_everything() if sys.argv[1:] == ["fetch"] else run_servers()
     except FetchError as error:
         sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""A Kafka broker on loopback (KRaft, one node), and an independent view of what is in its topics."""
+"""A Kafka broker on loopback (KRaft, one node), and a client that reads its topics without Tidegate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Record:
-    """What a consumer sees of a record."""
+    """A record as a consumer receives it."""
 
     key: bytes | None
     value: bytes | None
@@ -50,9 +50,9 @@ class Record:
 
 
 class Broker:
-    """One that can be stopped, killed and started again on the same port and data.
+    """A broker that can be stopped, killed and started again on the same port and data.
 
-    `pid` is None while it does not run. `Broker.at(address)` is only the client side of one that runs elsewhere.
+    `pid` is None while it does not run. `Broker.at(address)` is only a client of a broker that another process started.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -99,16 +99,16 @@ class Broker:
         return AdminClient({"bootstrap.servers": self.address, **QUIET})
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Gives a topic more partitions, and waits until they can be used."""
+        """Adds partitions to a topic, and waits until they can be used."""
         from confluent_kafka.admin import NewPartitions
 
         admin = self.admin()
-        for made in admin.create_partitions([NewPartitions(topic, total)]).values():
-            made.result()
+        for future in admin.create_partitions([NewPartitions(topic, total)]).values():
+            future.result()
         wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == total, "partitions")
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """A topic that clients can use at once; its name is returned."""
+        """Creates a topic, waits until clients can use it, and returns its name."""
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self.admin()
         admin.create_topics([topic])[name].result(30)
@@ -118,24 +118,28 @@ class Broker:
     def produce(
         self, topic: str, records: Iterable[tuple[bytes | str | None, bytes | str | None]], **more: object
     ) -> None:
-        """(key, value) pairs in order; `partition`, `timestamp` (ms) or `headers` may be given for all of them."""
+        """Sends (key, value) pairs in order; `partition`, `timestamp` (ms) or `headers` apply to all of them."""
         producer = Producer({"bootstrap.servers": self.address, "partitioner": "murmur2_random", **QUIET})
-        failed: list[KafkaError] = []
+        failures: list[KafkaError] = []
         for key, value in records:
             while True:
                 try:
                     producer.produce(
-                        topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None, **more
+                        topic,
+                        value,
+                        key,
+                        on_delivery=lambda error, _: failures.append(error) if error else None,
+                        **more,
                     )
                     break
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
         assert producer.flush(30) == 0, f"{topic} did not take all records"
-        assert not failed, failed[0]
+        assert not failures, failures[0]
 
     def read_committed(self, topic: str) -> list[Record]:
-        """Everything in a topic that is committed, by partition and offset."""
+        """The committed records of a topic, by partition and offset."""
         return self.read(topic, "read_committed")
 
     def read(self, topic: str, isolation: str = "read_uncommitted") -> list[Record]:
@@ -168,8 +172,8 @@ class Broker:
             return False
 
     def _leaders(self, admin: AdminClient, topic: str) -> list[int]:
-        found = admin.list_topics(topic, 30).topics[topic]
-        return [] if found.error else [number for number, part in found.partitions.items() if part.leader >= 0]
+        metadata = admin.list_topics(topic, 30).topics[topic]
+        return [] if metadata.error else [number for number, part in metadata.partitions.items() if part.leader >= 0]
 
     def _format(self) -> None:
         controller = f"127.0.0.1:{free_port()}"
@@ -195,8 +199,8 @@ def _until_the_end(consumer: Consumer, parts: set[int]) -> Iterator[Record]:
         for message in consumer.consume(10_000, 0.2):
             error = message.error()
             if error is None:
-                found = tuple(message.headers() or ())
-                yield Record(message.key(), message.value(), message.partition(), message.offset(), found)
+                headers = tuple(message.headers() or ())
+                yield Record(message.key(), message.value(), message.partition(), message.offset(), headers)
             elif error.code() == KafkaError._PARTITION_EOF:
                 parts.discard(message.partition())
             else:
@@ -205,7 +209,7 @@ def _until_the_end(consumer: Consumer, parts: set[int]) -> Iterator[Record]:
 
 @contextlib.contextmanager
 def kafka_broker(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """A broker of one's own, to be stopped and killed at will, that is gone at the end whatever happens."""
+    """A broker of one test, which may stop and kill it; it does not outlive the block."""
     broker = Broker(folder, settings)
     try:
         broker.start()

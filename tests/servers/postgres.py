@@ -33,11 +33,11 @@ SETTINGS = {
 
 
 class Postgres:
-    """One that can be stopped, killed and started again on the same port and data.
+    """A server that can be stopped, killed and started again on the same port and data.
 
-    It refuses to run as root, and its user cannot look into root's folders, so the data is in a folder of its own that
-    goes by the name of `folder`; `sweep` removes it. `Postgres.at(address)` is only the client side of one that runs
-    elsewhere. The server's time zone is not UTC, so that what relies on that is noticed.
+    PostgreSQL does not run as root, and its user cannot read root's folders, so its data is in another folder, whose
+    name is derived from that of `folder`; `sweep` removes it. `Postgres.at(address)` is only a client of a server that
+    another process started. The server's time zone is not UTC, to find code that relies on UTC.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -89,12 +89,12 @@ class Postgres:
         return psycopg.connect(self.url(database), autocommit=True)
 
     def execute(self, database: str, sql: str) -> None:
-        """Runs statements, all of them or none."""
+        """Runs statements in one transaction."""
         with self.connect(database) as connection:
             connection.execute(sql)
 
     def create_database(self, prefix: str) -> str:
-        """An empty database; its name is returned."""
+        """Creates an empty database and returns its name."""
         name = f"{prefix}_{uuid.uuid4().hex[:8]}"
         self.execute("postgres", f'CREATE DATABASE "{name}"')
         return name
@@ -110,12 +110,12 @@ class Postgres:
 
 
 def data_folder(folder: Path) -> Path:
-    """Where the data of the server is that goes by the name of a folder."""
+    """The data folder of the server of `folder`."""
     return Path(tempfile.gettempdir()) / f"tidegate-postgres-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
 
 
 def sweep(folder: Path) -> None:
-    """Removes the data of a server that has ended; one that still runs for others keeps it."""
+    """Removes the data of a server that has ended; does nothing while the server still runs for other workers."""
     data = data_folder(folder)
     with locked(folder / "lock"):
         pid = data / "pg" / "postmaster.pid"
@@ -124,9 +124,9 @@ def sweep(folder: Path) -> None:
 
 
 def program(name: str) -> str:
-    """A program of the newest PostgreSQL that is installed. Debian does not put them on the PATH."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    chosen = str(found[-1]) if found else shutil.which(name)
+    """The path of a program of the newest installed PostgreSQL. Debian does not put them on the PATH."""
+    paths = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    chosen = str(paths[-1]) if paths else shutil.which(name)
     if chosen is None:
         raise FetchError("PostgreSQL's server is needed: install postgresql-15 (Debian: apt install postgresql-15)")
     return chosen
@@ -146,7 +146,8 @@ def _make_data(data: Path, log: Path) -> None:
 
 
 def _unprivileged(command: list[str]) -> list[str]:
-    """As Debian's user for it if need be. setpriv becomes the program, where runuser would stay as its parent."""
+    """The command, run as Debian's user postgres if this process is root. setpriv replaces itself with the program,
+    where runuser would stay as its parent."""
     if os.geteuid() != 0:
         return command
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--", *command]
@@ -154,7 +155,7 @@ def _unprivileged(command: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def postgres_server(folder: Path) -> Iterator[Postgres]:
-    """A server of one's own, to be stopped and killed at will, that is gone at the end whatever happens."""
+    """A server of one test, which may stop and kill it; it does not outlive the block."""
     server = Postgres(folder)
     try:
         server.start()

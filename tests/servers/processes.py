@@ -1,4 +1,4 @@
-"""Servers as processes of their own on loopback, ended by their pid."""
+"""Server processes on loopback: starting them, waiting for them, and ending them by their pid."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
+WATCHDOG = Path(__file__).with_name("watchdog.py")
+_watchdogs: list[subprocess.Popen[bytes]] = []
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -29,7 +32,7 @@ def listening(port: int) -> bool:
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Waits for a condition, not for a time."""
+    """Waits until a condition holds."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -45,18 +48,40 @@ def java(*arguments: str) -> list[str]:
 
 
 def spawn(command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Starts a process in a session of its own, so that Ctrl-C in the terminal is not for it."""
+    """Starts a process in a session of its own, so that Ctrl-C in the terminal does not reach it. It ends with the test
+    run at the latest, also if pytest is killed."""
     if os.environ.get("TIDEGATE_TEST_TIER") == "unit":
         raise RuntimeError("unit tests start no server: mark this one with pytest.mark.server")
     variables = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"} | dict(environment or {})
     with log.open("ab") as file:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, env=variables, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, cwd=log.parent
         )
+    end_with_tests(process.pid)
+    return process
+
+
+def end_with_tests(pid: int) -> None:
+    """Starts a watchdog that ends a process when the test run ends, however it ends. Under pytest-xdist that is when
+    the parent of the workers ends: other workers may still use a shared server when the one that started it exits."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    command = [sys.executable, "-I", "-S", str(WATCHDOG), str(owner), str(pid)]
+    _watchdogs[:] = [watchdog for watchdog in _watchdogs if watchdog.poll() is None]
+    _watchdogs.append(
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    )
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody waited for does not."""
+    """True if a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -64,7 +89,7 @@ def running(pid: int) -> bool:
 
 
 def end(pid: int, sign: int = signal.SIGTERM) -> None:
-    """Ends a process, whoever started it, the hard way if it does not go by itself."""
+    """Ends a process, whoever started it, with SIGKILL if it ignores the signal."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sign)
         try:

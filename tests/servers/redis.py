@@ -18,8 +18,8 @@ PASSWORD = "s3cret-word"
 
 
 class Redis:
-    """One that keeps nothing on disk unless it is told to (`durable`), and can be stopped, killed and started again on
-    the same port. `Redis.at(address)` is only the client side of one that runs elsewhere."""
+    """A server that can be stopped, killed and started again on the same port; it writes to disk only if it is
+    `durable`. `Redis.at(address)` is only a client of a server that another process started."""
 
     def __init__(self, folder: Path, password: str = "", durable: bool = False) -> None:
         self.folder, self.password, self.durable = folder, password, durable
@@ -84,15 +84,15 @@ class Redis:
 
 
 def program() -> str:
-    found = shutil.which("redis-server")
-    if found is None:
+    path = shutil.which("redis-server")
+    if path is None:
         raise FetchError("Redis' server is needed: install redis-server (Debian: apt install redis-server)")
-    return found
+    return path
 
 
 @contextlib.contextmanager
 def redis_server(folder: Path, password: str = "", durable: bool = False) -> Iterator[Redis]:
-    """A server of one's own, to be stopped and killed at will, that is gone at the end whatever happens."""
+    """A server of one test, which may stop and kill it; it does not outlive the block."""
     server = Redis(folder, password, durable)
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""A schema registry on loopback that speaks Confluent's API, in memory."""
+"""A schema registry on loopback with Confluent's API, in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNNER = "apicurio-registry-app-2.6.13.Final-runner.jar"
 
 
 class Registry:
-    """Forgets everything when it is stopped."""
+    """A registry whose content is lost when it stops."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Registry:
 
 @contextlib.contextmanager
 def schema_registry(folder: Path) -> Iterator[Registry]:
-    """A registry that is stopped whatever happens."""
+    """A registry that does not outlive the block."""
     registry = Registry(folder)
     try:
         registry.start()

@@ -1,4 +1,4 @@
-"""One server for all test processes of a run: the first that needs it starts it, the last one stops it."""
+"""One server for all test processes of a run: the first one that needs it starts it, the last one stops it."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ class Server(Protocol):
 
 @contextlib.contextmanager
 def shared(folder: Path, make: Callable[[], Server], address: Callable[[Any], str]) -> Iterator[str]:
-    """The address of the server whose files are in `folder`, the same for all that ask at the same time."""
+    """The address of the server whose files are in `folder`: the same for all processes that use it at once."""
     state = folder / "shared.json"
-    kept = None
     with locked(folder / "lock"):
         users, pid, where = _read(state)
         if pid is None or not running(pid):
-            kept = make()
-            kept.start()
-            users, pid, where = [], kept.pid, address(kept)
+            server = make()
+            server.start()
+            users, pid, where = [], server.pid, address(server)
         _write(state, [*users, os.getpid()], pid, where)
     try:
         yield where
     finally:
         with locked(folder / "lock"):
             users, pid, where = _read(state)
-            left = [user for user in users if user != os.getpid() and running(user)]
-            if pid is not None and not left:
+            others = [user for user in users if user != os.getpid() and running(user)]
+            if pid is not None and not others:
                 end(pid)
                 pid = None
-            _write(state, left, pid, where)
+            _write(state, others, pid, where)
 
 
 def _read(state: Path) -> tuple[list[int], int | None, str]:
     if not state.exists():
         return [], None, ""
-    found = json.loads(state.read_text())
-    return found["users"], found["pid"], found["address"]
+    content = json.loads(state.read_text())
+    return content["users"], content["pid"], content["address"]
 
 
 def _write(state: Path, users: list[int], pid: int | None, address: str) -> None:

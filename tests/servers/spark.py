@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.servers.processes import free_port, listening, wait_until
+from tests.servers.processes import end_with_tests, free_port, listening, wait_until
 
 WORKERS = 2
 
@@ -35,7 +35,7 @@ class SparkCluster:
         for number in range(WORKERS):
             limits = ["-c", "1", "-m", "2g", "-d", str(self.folder / f"work{number}")]
             self._spawn(f"worker{number}", "org.apache.spark.deploy.worker.Worker", [*host, *limits, self.url])
-        wait_until(lambda: self._registered() == WORKERS, "the Spark workers")
+        wait_until(lambda: self._registered_workers() == WORKERS, "the Spark workers")
 
     def stop(self) -> None:
         for process in reversed(self.processes):
@@ -67,8 +67,9 @@ class SparkCluster:
                     start_new_session=True,
                 )
             )
+        end_with_tests(self.processes[-1].pid)
 
-    def _registered(self) -> int:
+    def _registered_workers(self) -> int:
         log = (self.folder / "master.log").read_text(errors="replace")
         return log.count("Registering worker")
 
@@ -82,7 +83,7 @@ def spark_home() -> Path:
 
 @contextlib.contextmanager
 def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
-    """A cluster that is stopped whatever happens."""
+    """A cluster that does not outlive the block."""
     cluster = SparkCluster(folder)
     try:
         cluster.start()

@@ -1,11 +1,14 @@
-"""One test per assumption of spark/compat.py about what Spark does not document, for every supported version."""
+"""One test per undocumented behaviour of Spark that spark/compat.py and storage/checkpoint.py rely on, run on every
+supported version."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -14,13 +17,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from tidegate.spark import compat, session
 from tidegate.spark.analyzer import SETTINGS
-from tidegate.storage.generations import GenerationFiles
+from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 
 VARIABLE = "seen"
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+ROCKSDB_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 class Remember(StatefulProcessor):
-    """Keeps every value it sees in a map state, and returns the micro-batch it runs in."""
+    """Stores every value in a map state, and returns the number of its micro-batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState(VARIABLE, "name string", "blob binary")
@@ -41,7 +46,7 @@ def ours(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def ran(ours: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
-    """The checkpoint of a stateful query that ran two batches, and the batch numbers that its tasks saw."""
+    """The checkpoint of a stateful query after two batches, and the batch numbers that its tasks read."""
     folder = tmp_path_factory.mktemp("compat")
     rows, checkpoint = folder / "rows", folder / "0" / "checkpoint"
     batches: list[int] = []
@@ -70,25 +75,23 @@ def test_a_task_knows_its_micro_batch(ran: tuple[Path, list[int]]) -> None:
 
 
 def test_offset_files_have_a_version_metadata_and_one_line_per_source(ran: tuple[Path, list[int]]) -> None:
-    planned = compat.read_planned_batch(ran[0], 1)
-    assert planned.planned_ms > 1_600_000_000_000
-    assert [json.loads(offset)["logOffset"] for offset in planned.offsets] == [1]
+    batch = Checkpoint(ran[0]).batch(1)
+    assert batch.planned_ms > 1_600_000_000_000
+    assert [json.loads(offset)["logOffset"] for offset in batch.offsets] == [1]
 
 
 def test_offsets_are_written_before_and_commits_after_a_batch(ran: tuple[Path, list[int]]) -> None:
-    files = GenerationFiles(ran[0].parents[1])
-    assert (files.planned(0), files.committed(0)) == (1, 1)
-    assert files.offsets(0, 1) == list(compat.read_planned_batch(ran[0], 1).offsets)
+    assert (Checkpoint(ran[0]).planned(), Checkpoint(ran[0]).committed()) == (1, 1)
+    assert list(Checkpoint(ran[0]).problems()) == []
+    assert [problem for _, problem in Checkpoint(ran[0]).checksums() if problem] == []
 
 
 def test_a_checkpoint_without_batches_has_neither(tmp_path: Path) -> None:
-    (tmp_path / "0" / "checkpoint").mkdir(parents=True)
-    files = GenerationFiles(tmp_path)
-    assert (files.planned(0), files.committed(0)) == (None, None)
+    assert (Checkpoint(tmp_path).planned(), Checkpoint(tmp_path).committed()) == (None, None)
 
 
-def test_each_source_has_a_folder_by_its_place(ran: tuple[Path, list[int]]) -> None:
-    assert compat.source_log(ran[0], 0).is_dir()
+def test_each_source_has_a_folder_by_its_position(ran: tuple[Path, list[int]]) -> None:
+    assert Checkpoint(ran[0]).source_log(0).is_dir()
 
 
 def test_a_source_that_was_not_read_yet_has_a_dash(ours: SparkSession, tmp_path: Path) -> None:
@@ -104,13 +107,31 @@ def test_a_source_that_was_not_read_yet_has_a_dash(ours: SparkSession, tmp_path:
         .start()
     )
     query.awaitTermination()
-    assert compat.read_planned_batch(tmp_path / "checkpoint", 0).offsets[1] == compat.NO_OFFSET
+    assert Checkpoint(tmp_path / "checkpoint").batch(0).offsets[1] == NO_OFFSET
 
 
-def test_the_state_reader_gives_key_map_key_and_map_value(ran: tuple[Path, list[int]], ours: SparkSession) -> None:
-    stored = compat.read_map_state(ours, ran[0], 0, VARIABLE)
-    found = stored.selectExpr("key.value AS value", "user_map_key.name AS name", "user_map_value.blob AS blob")
-    assert sorted((row.value, row.name, bytes(row.blob)) for row in found.collect()) == [(1, "1", b"x"), (2, "2", b"x")]
+def test_the_state_reader_returns_key_map_key_and_map_value(ran: tuple[Path, list[int]], ours: SparkSession) -> None:
+    state = compat.read_map_state(ours, ran[0], 0, VARIABLE)
+    entries = state.selectExpr("key.value AS value", "user_map_key.name AS name", "user_map_value.blob AS blob")
+    assert sorted((row.value, row.name, bytes(row.blob)) for row in entries.collect()) == [
+        (1, "1", b"x"),
+        (2, "2", b"x"),
+    ]
+
+
+def test_settings_that_spark_does_not_register_are_applied(ours: SparkSession) -> None:
+    """`isModifiable` would leave out both of them; the settings of a running application stay as they are."""
+    registered = [ours.conf.isModifiable(key) for key in (FILE_MANAGER, ROCKSDB_CHANGELOG)]
+    assert (registered, ours.conf.get(ROCKSDB_CHANGELOG)) == ([False, False], "true")
+    jvm: Any = ours._jvm
+    managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+    hadoop = ours._jsparkSession.sessionState().newHadoopConf()
+    manager = managers.create(jvm.org.apache.hadoop.fs.Path("/tmp"), hadoop)
+    assert manager.getClass().getName() == compat.FILE_SYSTEM_CHECKPOINTS
+    for fixed in ("spark.driver.memory", "spark.sql.warehouse.dir"):
+        before = ours.conf.get(fixed)
+        compat.set_unless_static(ours, fixed, "1m")
+        assert ours.conf.get(fixed) == before
 
 
 def test_an_application_is_known_to_run_in_this_process(spark: SparkSession) -> None:
@@ -118,7 +139,7 @@ def test_an_application_is_known_to_run_in_this_process(spark: SparkSession) -> 
 
 
 def test_the_text_of_a_worker_that_did_not_start_is_in_the_jars(spark: SparkSession) -> None:
-    """The class that raises it has the text among its constants, so a changed text is noticed without waiting."""
+    """The text is a constant of the class that raises it, so a changed text is noticed without a timeout."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -149,8 +170,8 @@ def test_class_names_of_settings_exist(spark: SparkSession) -> None:
 def test_analysis_needs_no_rows_and_no_python_frame(spark: SparkSession) -> None:
     analysis = compat.AnalysisSession(spark, SETTINGS)
     frame = analysis.empty_frame([{"name": "a", "type": "integer", "nullable": True, "metadata": {}}])
-    found = compat.fields_of(analysis.select(frame, ["a + 1 AS b"]))
-    assert [(field["name"], field["type"]) for field in found] == [("b", "integer")]
+    fields = compat.fields_of(analysis.select(frame, ["a + 1 AS b"]))
+    assert [(field["name"], field["type"]) for field in fields] == [("b", "integer")]
     frame.createOrReplaceTempView("compat_empty")
     assert [field["name"] for field in compat.fields_of(analysis.sql("SELECT a FROM compat_empty"))] == ["a"]
     with pytest.raises(AnalysisException):
@@ -159,3 +180,26 @@ def test_analysis_needs_no_rows_and_no_python_frame(spark: SparkSession) -> None
 
 def test_all_functions_can_be_listed(spark: SparkSession) -> None:
     assert {"sum", "date_trunc", "try_variant_get"} <= set(compat.AnalysisSession(spark, SETTINGS).function_names())
+
+
+def test_state_files_are_named_by_the_version_they_hold(ran: tuple[Path, list[int]], tmp_path: Path) -> None:
+    shutil.copytree(ran[0], tmp_path / "0" / "checkpoint")
+    checkpoint, state = Checkpoint(tmp_path / "0" / "checkpoint"), tmp_path / "0" / "checkpoint" / "state" / "0"
+
+    def versions() -> set[str]:
+        return {path.name.split(".")[0] for path in state.glob("[0-9]*/[0-9]*.*")}
+
+    checkpoint.drop_uncommitted_state()
+    assert versions() == {"1", "2"}
+    (tmp_path / "0" / "checkpoint" / "commits" / "1").unlink()
+    checkpoint.drop_uncommitted_state()
+    assert versions() == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("master", "once"),
+    [("local", True), ("local[2]", True), ("local[*]", True), ("local[2, 3]", False), ("spark://host:7077", False)],
+)
+def test_tasks_of_a_local_master_run_once(master: str, once: bool) -> None:
+    session = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    assert compat.runs_tasks_once(cast("SparkSession", session)) == once

@@ -1,4 +1,4 @@
-"""Short ways to read one statement, query or expression."""
+"""Helpers that parse one statement, query or expression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Statement)
 
 
 def one(kind: type[S], text: str) -> S:
-    """The only statement of a text, which must be of that kind."""
+    """Parses the only statement of a text, which must be of this kind."""
     (statement,) = parse(text).statements
     assert isinstance(statement, kind)
     return statement
@@ -25,24 +25,24 @@ def query(text: str) -> Query:
 
 
 def expression(text: str) -> exp.Expr:
-    """`a + 1` as it is read in a SELECT list."""
-    (found,) = query(f"SELECT {text} FROM t").select.expressions
-    assert isinstance(found, exp.Expr)
-    return found
+    """The tree of an expression such as `a + 1`, parsed in a SELECT list."""
+    (tree,) = query(f"SELECT {text} FROM t").select.expressions
+    assert isinstance(tree, exp.Expr)
+    return tree
 
 
-def written(text: str) -> str:
-    """An expression read and written again."""
+def rerender(text: str) -> str:
+    """An expression parsed and rendered again."""
     return render(expression(text))
 
 
-def cut(text: str, span: Span | None) -> str:
-    """What a span points at."""
+def text_of(text: str, span: Span | None) -> str:
+    """The text of a span."""
     assert span is not None
     return text[span.start : span.end]
 
 
-def refusal(text: str) -> Error:
+def error_of(text: str) -> Error:
     try:
         parse(text)
     except Error as error:

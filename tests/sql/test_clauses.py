@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from tests.sql.reading import cut, query
+from tests.sql.reading import query, text_of
 from tidegate.sql import clauses, hints, render
 
 HEAD = "SELECT a, COUNT(*) FROM t GROUP BY a"
@@ -30,11 +30,11 @@ HEAD = "SELECT a, COUNT(*) FROM t GROUP BY a"
 )
 def test_emit(head: str, text: str, strategy: str) -> None:
     sql = f"{head} EMIT {text}"
-    found = query(sql)
-    assert found.emit is not None and found.emit.strategy == strategy
-    assert cut(sql, found.emit.span) == f"EMIT {text}"
-    assert (found.emit.interval is not None) == (strategy == "every")
-    assert render(found.select) == render(query(head).select)
+    parsed = query(sql)
+    assert parsed.emit is not None and parsed.emit.strategy == strategy
+    assert text_of(sql, parsed.emit.span) == f"EMIT {text}"
+    assert (parsed.emit.interval is not None) == (strategy == "every")
+    assert render(parsed.select) == render(query(head).select)
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_emit(head: str, text: str, strategy: str) -> None:
     ],
 )
 def test_durations(text: str, interval: str) -> None:
-    found = query(f"{HEAD} ALLOWED LATENESS {text} EMIT EVERY {text}")
-    assert found.allowed_lateness is not None and render(found.allowed_lateness) == interval
-    assert found.emit is not None and found.emit.interval is not None and render(found.emit.interval) == interval
+    parsed = query(f"{HEAD} ALLOWED LATENESS {text} EMIT EVERY {text}")
+    assert parsed.allowed_lateness is not None and render(parsed.allowed_lateness) == interval
+    assert parsed.emit is not None and parsed.emit.interval is not None and render(parsed.emit.interval) == interval
 
 
-def test_all_of_them_in_any_order() -> None:
-    found = query(f"{HEAD} EMIT ON WATERMARK LATE DATA TO late ALLOW LATENESS 30s")
-    assert found.emit is not None and found.emit.strategy == "on_watermark"
-    assert found.late_data_to is not None and found.late_data_to.text == "late"
-    assert found.allowed_lateness is not None
+def test_all_clauses_in_any_order() -> None:
+    parsed = query(f"{HEAD} EMIT ON WATERMARK LATE DATA TO late ALLOW LATENESS 30s")
+    assert parsed.emit is not None and parsed.emit.strategy == "on_watermark"
+    assert parsed.late_data_to is not None and parsed.late_data_to.text == "late"
+    assert parsed.allowed_lateness is not None
 
 
 def test_as_of_step() -> None:
@@ -73,29 +73,29 @@ def test_as_of_step() -> None:
 
 
 def test_emit_after_a_query_in_parentheses() -> None:
-    found = query("(SELECT a FROM t) EMIT CHANGES")
-    assert found.emit is not None and found.emit.strategy == "changes"
+    parsed = query("(SELECT a FROM t) EMIT CHANGES")
+    assert parsed.emit is not None and parsed.emit.strategy == "changes"
 
 
 def test_pgcdc_windows_before_and_after_group_by() -> None:
     after = query("SELECT channel FROM pgcdc_events GROUP BY channel HAVING COUNT(*) > 10 TUMBLING WINDOW 5m")
     before = query("SELECT channel FROM pgcdc_events TUMBLING WINDOW 5m GROUP BY channel HAVING COUNT(*) > 10")
     assert render(after.select) == render(before.select)
-    for found in (after, before):
-        window = clauses(found.select).window
+    for parsed in (after, before):
+        window = clauses(parsed.select).window
         assert window is not None and window.kind == "tumbling" and render(window.size) == "INTERVAL '5' MINUTE"
 
 
-def test_pgcdc_with_everything() -> None:
-    found = query(
+def test_pgcdc_with_all_clauses() -> None:
+    parsed = query(
         "SELECT channel FROM pgcdc_events GROUP BY channel EVENT TIME BY payload.row.ts ALLOWED LATENESS 1m "
         "SLIDING WINDOW 1h SLIDE 5m EMIT ON WATERMARK"
     )
-    said = clauses(found.select)
-    assert said.event_time is not None and render(said.event_time) == "payload.row.ts"
-    assert said.window is not None and said.window.slide is not None
-    assert render(said.window.slide) == "INTERVAL '5' MINUTE"
-    assert found.allowed_lateness is not None and found.emit is not None
+    select_clauses = clauses(parsed.select)
+    assert select_clauses.event_time is not None and render(select_clauses.event_time) == "payload.row.ts"
+    assert select_clauses.window is not None and select_clauses.window.slide is not None
+    assert render(select_clauses.window.slide) == "INTERVAL '5' MINUTE"
+    assert parsed.allowed_lateness is not None and parsed.emit is not None
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def test_pgcdc_with_everything() -> None:
     ],
 )
 def test_ksql_windows(clause: str, kind: str) -> None:
-    found = query(f"SELECT a, COUNT(*) FROM t {clause} WHERE b = 1 GROUP BY a EMIT CHANGES")
-    window = clauses(found.select).window
+    parsed = query(f"SELECT a, COUNT(*) FROM t {clause} WHERE b = 1 GROUP BY a EMIT CHANGES")
+    window = clauses(parsed.select).window
     assert window is not None and window.kind == kind
-    assert render(found.select) == "SELECT a, COUNT(*) FROM t WHERE b = 1 GROUP BY a"
+    assert render(parsed.select) == "SELECT a, COUNT(*) FROM t WHERE b = 1 GROUP BY a"
 
 
 def test_ksql_grace_period_is_allowed_lateness() -> None:
-    found = query("SELECT a FROM t WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES) GROUP BY a")
-    assert found.allowed_lateness is not None and render(found.allowed_lateness) == "INTERVAL '10' MINUTE"
+    parsed = query("SELECT a FROM t WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES) GROUP BY a")
+    assert parsed.allowed_lateness is not None and render(parsed.allowed_lateness) == "INTERVAL '10' MINUTE"
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,17 @@ def test_flink_spelling_has_the_same_tree(text: str) -> None:
         ("SELECT a FROM (SELECT a FROM t SESSION WINDOW 5m)", "window", "SESSION WINDOW 5m"),
     ],
 )
-def test_clauses_have_their_place(text: str, clause: str, where: str) -> None:
-    (span,) = [found for node in query(text).select.walk() if (found := clauses(node).span(clause)) is not None]
-    assert cut(text, span) == where
+def test_clauses_have_their_span(text: str, clause: str, where: str) -> None:
+    (span,) = [
+        clause_span for node in query(text).select.walk() if (clause_span := clauses(node).span(clause)) is not None
+    ]
+    assert text_of(text, span) == where
 
 
-def test_hints_have_their_place() -> None:
+def test_hints_have_their_span() -> None:
     text = "SELECT /*+ EARLY_FIRE('delay'='5s') */ a FROM t"
     ((name, options, span),) = hints(query(text).select)
-    assert (name, options, cut(text, span)) == ("early_fire", {"delay": "5s"}, "EARLY_FIRE('delay'='5s')")
+    assert (name, options, text_of(text, span)) == ("early_fire", {"delay": "5s"}, "EARLY_FIRE('delay'='5s')")
 
 
 def test_system_time_before_and_after_the_alias() -> None:
@@ -158,7 +160,7 @@ def test_system_time_before_and_after_the_alias() -> None:
         assert len(list(query(text).select.find_all(exp.Version))) == 1
 
 
-def test_within_may_stand_before_on() -> None:
+def test_within_may_come_before_on() -> None:
     one, other = (
         query("SELECT a FROM t JOIN u WITHIN 5m ON t.a = u.a"),
         query("SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5m"),
@@ -178,6 +180,6 @@ def test_hints_belong_to_the_select_around_them(text: str) -> None:
     assert (name, options) == ("early_fire", {"delay": "5s", "time-mode": "rowtime"})
 
 
-def test_a_hint_in_a_subquery_is_the_subquerys() -> None:
+def test_a_hint_in_a_subquery_belongs_to_the_subquery() -> None:
     select = query("SELECT a FROM (SELECT b, /*+ X('k'='v') */ c FROM t)").select
     assert hints(select) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.reading import one, refusal
+from tests.sql.reading import error_of, one
 from tidegate.sql import render
 from tidegate.sql.statements import CreateRelation, CreateSink, CreateView
 
@@ -170,5 +170,5 @@ def test_a_sink_of_a_query() -> None:
         ("CREATE TABLE a.b (x INT)", "SYNTAX_ERROR"),
     ],
 )
-def test_refusals(text: str, code: str) -> None:
-    assert refusal(text).code == code
+def test_errors(text: str, code: str) -> None:
+    assert error_of(text).code == code

@@ -1,4 +1,4 @@
-"""Statements as they stand in the documents of the systems whose words we speak."""
+"""Statements from the documentation of the systems whose syntax we accept."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_examples_are_read(text: str) -> None:
+def test_examples_are_parsed(text: str) -> None:
     assert parse(text).statements
 
 
-def test_mutilated_text_is_refused_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    """Dropped, doubled and swapped tokens either make another statement or a refusal whose caret lies in the text."""
+def test_mutilated_text_is_parsed_or_is_an_error_with_a_span(caplog: pytest.LogCaptureFixture) -> None:
+    """Text with dropped, repeated or swapped tokens is another statement or an error whose span is in the text."""
     chance = random.Random(7)
     for text in EXAMPLES * 12:
-        mutilated = _mutilated(text, chance)
+        mutilated = _mutilate(text, chance)
         try:
             script = parse(mutilated)
         except Error as error:
@@ -91,7 +91,7 @@ def test_mutilated_text_is_refused_and_nothing_else(caplog: pytest.LogCaptureFix
     assert not caplog.records
 
 
-def _mutilated(text: str, chance: random.Random) -> str:
+def _mutilate(text: str, chance: random.Random) -> str:
     words = [text[t.start : t.end + 1] for tokens in statements(text) for t in tokens]
     for _ in range(chance.randint(1, 3)):
         place, other = chance.randrange(len(words)), chance.randrange(len(words))

@@ -1,4 +1,4 @@
-"""How long durations are, in every way users write them."""
+"""The length of durations, in every spelling."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What is read is written back as it stood: Spark must evaluate what the user wrote."""
+"""Rendering a parsed query gives the same text: Spark must evaluate what the user wrote."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sql.reading import query, written
+from tests.sql.reading import query, rerender
 from tidegate.sql import call, render
 
 SAME = """
@@ -101,7 +101,7 @@ x.`odd name`
 
 @pytest.mark.parametrize("text", [line for line in SAME.splitlines() if line])
 def test_unchanged(text: str) -> None:
-    assert written(text) == text
+    assert rerender(text) == text
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_unchanged(text: str) -> None:
     ],
 )
 def test_other_spellings_with_the_same_meaning(text: str, spark: str) -> None:
-    assert written(text) == spark
+    assert rerender(text) == spark
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_queries_unchanged(text: str) -> None:
         ("percentile(DISTINCT a)", "percentile", ["a"], True),
     ],
 )
-def test_calls_are_read_alike(text: str, name: str, args: list[str], distinct: bool) -> None:
-    found = call(query(f"SELECT {text} FROM t").select.expressions[0])
-    assert found is not None
-    assert (found.name, [render(a) for a in found.args], found.distinct) == (name, args, distinct)
+def test_spellings_of_calls(text: str, name: str, args: list[str], distinct: bool) -> None:
+    parsed = call(query(f"SELECT {text} FROM t").select.expressions[0])
+    assert parsed is not None
+    assert (parsed.name, [render(a) for a in parsed.args], parsed.distinct) == (name, args, distinct)
 
 
-def test_what_is_not_a_call() -> None:
+def test_expressions_that_are_not_calls() -> None:
     for text in ("a", "a + 1", "CASE WHEN a THEN 1 END", "a AND b"):
         assert call(query(f"SELECT {text} FROM t").select.expressions[0]) is None

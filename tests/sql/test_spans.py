@@ -1,10 +1,10 @@
-"""Every part of a query knows where it stands."""
+"""Every part of a query has its span."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sql.reading import cut, one, query
+from tests.sql.reading import one, query, text_of
 from tidegate.errors import Span
 from tidegate.sql import name_span, parse, span_of
 from tidegate.sql.statements import CreateRelation, CreateView
@@ -47,32 +47,32 @@ from tidegate.sql.statements import CreateRelation, CreateView
 )
 def test_expressions(text: str) -> None:
     sql = f"SELECT 1 AS x, {text} FROM t"
-    found = query(sql).select.expressions[1]
-    assert cut(sql, span_of(found)) == text
+    node = query(sql).select.expressions[1]
+    assert text_of(sql, span_of(node)) == text
 
 
 def test_the_name_of_a_call() -> None:
     sql = "SELECT foo(a, b) FROM t"
-    assert cut(sql, name_span(query(sql).select.expressions[0])) == "foo"
+    assert text_of(sql, name_span(query(sql).select.expressions[0])) == "foo"
 
 
-def test_places_are_offsets_into_the_whole_script() -> None:
+def test_spans_are_offsets_into_the_whole_script() -> None:
     text = "SELECT 1 AS ä;\n\n  CREATE TABLE t (x INT);\nCREATE VIEW v AS SELECT x + 1 AS y FROM t EMIT CHANGES;"
     _, table, view = parse(text).statements
     assert isinstance(table, CreateRelation) and isinstance(view, CreateView)
-    assert cut(text, table.span) == table.text == "CREATE TABLE t (x INT)"
-    assert cut(text, table.columns[0].name.span) == "x"
-    assert cut(text, view.query.span) == view.query.text == "SELECT x + 1 AS y FROM t EMIT CHANGES"
-    assert cut(text, span_of(view.query.select.expressions[0].this)) == "x + 1"
+    assert text_of(text, table.span) == table.text == "CREATE TABLE t (x INT)"
+    assert text_of(text, table.columns[0].name.span) == "x"
+    assert text_of(text, view.query.span) == view.query.text == "SELECT x + 1 AS y FROM t EMIT CHANGES"
+    assert text_of(text, span_of(view.query.select.expressions[0].this)) == "x + 1"
 
 
 def test_options_and_watermarks() -> None:
     text = "CREATE SOURCE s (ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('idle_timeout' = '5s')"
     create = one(CreateRelation, text)
-    assert cut(text, create.options[0].span) == "'idle_timeout' = '5s'"
-    assert cut(text, create.watermarks[0].span) == "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+    assert text_of(text, create.options[0].span) == "'idle_timeout' = '5s'"
+    assert text_of(text, create.watermarks[0].span) == "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
 
 
-def test_a_copied_node_keeps_its_place() -> None:
-    found = query("SELECT a + b FROM t").select.expressions[0]
-    assert span_of(found.copy()) == Span(7, 12)
+def test_a_copied_node_keeps_its_span() -> None:
+    node = query("SELECT a + b FROM t").select.expressions[0]
+    assert span_of(node.copy()) == Span(7, 12)

@@ -115,8 +115,8 @@ def test_subscribe_set_refresh() -> None:
     ],
 )
 def test_set(text: str, name: str, value: str) -> None:
-    found = one(Set, text)
-    assert (found.name, found.value) == (name, value)
+    statement = one(Set, text)
+    assert (statement.name, statement.value) == (name, value)
 
 
 @pytest.mark.parametrize("text", ["SELECT 1", "WITH a AS (SELECT 1) SELECT * FROM a", "(SELECT 1)", "VALUES (1), (2)"])

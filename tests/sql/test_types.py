@@ -1,10 +1,10 @@
-"""Written types become Spark's."""
+"""Type names of several dialects are mapped to Spark's."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sql.reading import one, refusal
+from tests.sql.reading import error_of, one
 from tidegate.sql.statements import CreateRelation
 
 
@@ -63,13 +63,13 @@ def test_spark_name(text: str, spark: str) -> None:
     assert not create.columns[0].nullable
 
 
-def test_unknown_types_are_refused_with_the_nearest() -> None:
-    error = refusal("CREATE TABLE t (a BIGNIT)")
+def test_the_error_for_an_unknown_type_suggests_the_nearest() -> None:
+    error = error_of("CREATE TABLE t (a BIGNIT)")
     assert error.code == "SYNTAX_ERROR"
     assert error.message == "there is no type BIGNIT"
     assert error.hint == "did you mean BIGINT?"
 
 
 def test_unknown_types_inside_others() -> None:
-    assert refusal("CREATE TABLE t (a ARRAY<FOO>)").message == "there is no type FOO"
-    assert refusal("CREATE TABLE t (a ARRAY)").message == "ARRAY must say what it contains, not )"
+    assert error_of("CREATE TABLE t (a ARRAY<FOO>)").message == "there is no type FOO"
+    assert error_of("CREATE TABLE t (a ARRAY)").message == "ARRAY must say what it contains, not )"

@@ -1,4 +1,4 @@
-"""What is said about time around a query, in every order users write it in."""
+"""The time clauses around a query, in any order."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ VIEW_PARTS = ("WITH ('max_groups' = '3')", "AS SELECT a FROM t WHERE a > 1 ALLOW
     "order", list(permutations(PARTS)), ids=lambda order: " ".join(part.split()[0] for part in order)
 )
 def test_clauses_of_a_query_in_any_order(order: tuple[str, ...]) -> None:
-    found = query(f"{HEAD} {' '.join(order)}")
-    assert found.emit is not None and found.emit.strategy == "on_watermark"
-    assert found.allowed_lateness is not None and render(found.allowed_lateness) == "INTERVAL '1' MINUTE"
-    assert found.late_data_to is not None and found.late_data_to.text == "late"
-    assert render(found.select) == f"{HEAD} GROUP BY a"
+    parsed = query(f"{HEAD} {' '.join(order)}")
+    assert parsed.emit is not None and parsed.emit.strategy == "on_watermark"
+    assert parsed.allowed_lateness is not None and render(parsed.allowed_lateness) == "INTERVAL '1' MINUTE"
+    assert parsed.late_data_to is not None and parsed.late_data_to.text == "late"
+    assert render(parsed.select) == f"{HEAD} GROUP BY a"
 
 
 @pytest.mark.parametrize("order", list(permutations(WINDOW_PARTS)))
 def test_window_clauses_in_any_order(order: tuple[str, ...]) -> None:
-    found = query(f"{HEAD} {' '.join(order)}")
-    said = clauses(found.select)
-    assert said.window is not None and said.event_time is not None
-    assert found.allowed_lateness is not None and found.emit is not None
-    assert render(found.select) == f"{HEAD} GROUP BY a"
+    parsed = query(f"{HEAD} {' '.join(order)}")
+    select_clauses = clauses(parsed.select)
+    assert select_clauses.window is not None and select_clauses.event_time is not None
+    assert parsed.allowed_lateness is not None and parsed.emit is not None
+    assert render(parsed.select) == f"{HEAD} GROUP BY a"
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_window_clauses_in_any_order(order: tuple[str, ...]) -> None:
     ],
 )
 def test_ksql_windows_before_where(tail: str) -> None:
-    found = query(f"{HEAD} {tail}")
-    assert clauses(found.select).window is not None
-    assert found.allowed_lateness is not None and length(found.allowed_lateness) is not None
+    parsed = query(f"{HEAD} {tail}")
+    assert clauses(parsed.select).window is not None
+    assert parsed.allowed_lateness is not None and length(parsed.allowed_lateness) is not None
 
 
 @pytest.mark.parametrize("order", list(permutations(VIEW_PARTS)))
@@ -74,8 +74,8 @@ def test_options_of_a_view_before_and_after_its_query(order: tuple[str, ...]) ->
 )
 def test_times_of_columns(column: str, lateness: bool, hold_back: bool, watermarks: int) -> None:
     source = one(CreateRelation, f"CREATE SOURCE s (a INT, {column})")
-    declared = next(each for each in source.columns if each.name.text == "ts")
-    assert (declared.lateness is not None, declared.hold_back is not None) == (lateness, hold_back)
+    parsed = next(each for each in source.columns if each.name.text == "ts")
+    assert (parsed.lateness is not None, parsed.hold_back is not None) == (lateness, hold_back)
     assert len(source.watermarks) == watermarks
 
 
@@ -88,5 +88,5 @@ def test_times_of_columns(column: str, lateness: bool, hold_back: bool, watermar
     ],
 )
 def test_flinks_early_fire_settings(text: str, name: str, value: str) -> None:
-    found = one(Set, text)
-    assert (found.name, found.value) == (name, value)
+    statement = one(Set, text)
+    assert (statement.name, statement.value) == (name, value)

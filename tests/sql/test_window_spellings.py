@@ -1,4 +1,4 @@
-"""Every way to write a window becomes one: columns `window_start` and `window_end`, and the window beside them."""
+"""Every spelling of a window is normalised to the columns `window_start` and `window_end` and a window call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidegate.sql.window_spellings import normalise_windows, window_tables
 from tidegate.sql.windows import WindowCall, table_window
 
 
-def _spelled(text: str) -> tuple[str, WindowCall | None]:
+def _normalise(text: str) -> tuple[str, WindowCall | None]:
     select = query(text).select
     assert isinstance(select, exp.Select)
-    found = normalise_windows(select)
-    return render(found.select).replace("`", ""), found.window
+    normalised = normalise_windows(select)
+    return render(normalised.select).replace("`", ""), normalised.window
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def _spelled(text: str) -> tuple[str, WindowCall | None]:
     ],
 )
 def test_spellings(text: str, expected: str) -> None:
-    assert _spelled(text)[0] == expected
+    assert _normalise(text)[0] == expected
 
 
-def test_a_select_without_windows_stays_the_same() -> None:
+def test_a_select_without_windows_is_not_changed() -> None:
     select = query("SELECT window_start, window_time, window.start FROM v GROUP BY window_start").select
     assert isinstance(select, exp.Select) and normalise_windows(select).select is select
 
@@ -97,7 +97,7 @@ def test_a_select_without_windows_stays_the_same() -> None:
     ],
 )
 def test_kinds_and_sizes(text: str, kind: str) -> None:
-    window = _spelled(f"SELECT COUNT(*) FROM t {text}")[1]
+    window = _normalise(f"SELECT COUNT(*) FROM t {text}")[1]
     assert window is not None and window.kind == kind
     size = length(window.size)
     assert size is not None and size.micros == 3_600_000_000
@@ -134,6 +134,6 @@ def test_sessions_with_a_partition(text: str) -> None:
         ("TABLE(HOP(TABLE t, DESCRIPTOR(ts), a, b))", "HOP(t, ts, a, b)"),
     ],
 )
-def test_what_a_window_is_over(argument: str, relation: str) -> None:
+def test_the_relation_of_a_window(argument: str, relation: str) -> None:
     (table,) = window_tables(query(f"SELECT * FROM TUMBLE({argument}, ts, 10s)").select)  # type: ignore[arg-type]
     assert render(table_window(table)[0]) == relation

@@ -1,10 +1,10 @@
-"""EMIT, WATERMARK, STEP and the others are words only where they mean something."""
+"""EMIT, WATERMARK, STEP and the others are keywords only in their clauses."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sql.reading import one, query, written
+from tests.sql.reading import one, query, rerender
 from tidegate.sql import clauses, parse, render
 from tidegate.sql.statements import CreateRelation, CreateView
 
@@ -31,16 +31,16 @@ def test_as_an_alias_of_a_relation(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", WORDS + CLAUSE_WORDS)
-def test_as_the_alias_at_the_very_end(word: str) -> None:
-    found = query(f"SELECT 1 FROM t {word}")
-    assert found.emit is None
-    assert render(found.select) == f"SELECT 1 FROM t AS {word}"
+def test_as_an_alias_at_the_end(word: str) -> None:
+    parsed = query(f"SELECT 1 FROM t {word}")
+    assert parsed.emit is None
+    assert render(parsed.select) == f"SELECT 1 FROM t AS {word}"
 
 
 @pytest.mark.parametrize("word", WORDS + CLAUSE_WORDS)
 def test_as_a_relation_or_function(word: str) -> None:
     assert render(query(f"SELECT a FROM {word}").select) == f"SELECT a FROM {word}"
-    assert written(f"{word}(a, 1)") == f"{word}(a, 1)"
+    assert rerender(f"{word}(a, 1)") == f"{word}(a, 1)"
 
 
 @pytest.mark.parametrize("word", [*WORDS, *CLAUSE_WORDS, "primary", "when", "format", "with", "key"])
@@ -56,15 +56,15 @@ def test_as_the_name_of_a_view(word: str) -> None:
 
 def test_emit_as_an_alias_of_a_joined_relation() -> None:
     text = "SELECT a FROM t JOIN u emit ON update = t.a EMIT ON UPDATE"
-    found = query(text)
-    assert render(found.select) == "SELECT a FROM t JOIN u AS emit ON update = t.a"
-    assert found.emit is not None and found.emit.strategy == "on_update"
+    parsed = query(text)
+    assert render(parsed.select) == "SELECT a FROM t JOIN u AS emit ON update = t.a"
+    assert parsed.emit is not None and parsed.emit.strategy == "on_update"
 
 
 def test_emit_as_alias_and_clause_at_once() -> None:
-    found = query("SELECT emit FROM t emit EMIT CHANGES")
-    assert render(found.select) == "SELECT emit FROM t AS emit"
-    assert found.emit is not None and found.emit.strategy == "changes"
+    parsed = query("SELECT emit FROM t emit EMIT CHANGES")
+    assert render(parsed.select) == "SELECT emit FROM t AS emit"
+    assert parsed.emit is not None and parsed.emit.strategy == "changes"
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_in_strings_comments_and_quoted_names(text: str) -> None:
     assert query(text).emit is None
 
 
-def test_semicolons_in_strings_and_comments_separate_nothing() -> None:
+def test_semicolons_in_strings_and_comments_do_not_end_a_statement() -> None:
     script = parse("SELECT ';' AS a; -- one; two\nSELECT 1 /* ; */ AS b;;")
     assert [statement.text for statement in script.statements] == ["SELECT ';' AS a", "SELECT 1 /* ; */ AS b"]
 
 
 def test_keywords_in_any_case() -> None:
-    found = query("select a from t group by a Emit On Window Close allowed Lateness 5s")
-    assert found.emit is not None and found.emit.strategy == "on_window_close"
-    assert found.allowed_lateness is not None
+    parsed = query("select a from t group by a Emit On Window Close allowed Lateness 5s")
+    assert parsed.emit is not None and parsed.emit.strategy == "on_window_close"
+    assert parsed.allowed_lateness is not None
 
 
 def test_a_session_alias_before_a_named_window() -> None:
-    found = query("SELECT row_number() OVER w FROM t session WINDOW w AS (ORDER BY a)")
-    assert clauses(found.select).window is None
-    assert "FROM t AS session WINDOW w AS" in render(found.select)
+    parsed = query("SELECT row_number() OVER w FROM t session WINDOW w AS (ORDER BY a)")
+    assert clauses(parsed.select).window is None
+    assert "FROM t AS session WINDOW w AS" in render(parsed.select)

@@ -1,4 +1,4 @@
-"""A data folder with one of every kind of file, made without Spark, and everything that can be read of it."""
+"""Creates a data folder with a file of every kind, without Spark, and reads all of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _add_generation(generations: GenerationFiles) -> None:
             restore=(),
         )
     )
-    checkpoint = generations.checkpoint(0)
+    checkpoint = generations.checkpoint(0).folder
     for batch in range(6):
         offset = json.dumps({"entry": min(batch + 1, 4), "tick": batch, "time": 0, "lines": {}})
         _spark_file(checkpoint / "offsets" / str(batch), f'v1\n{{"batchTimestampMs":0}}\n{offset}')
@@ -104,7 +104,7 @@ def _spark_file(path: Path, text: str) -> None:
 
 
 def read_everything(root: Path, read_only: bool = True) -> dict[str, object]:
-    """Opens a folder and reads all rows that are in it."""
+    """Opens a folder and reads all of its rows."""
     with tidegate.connect(root, read_only=read_only) as db:
         runtime = db._runtime
         content = runtime.log.content("v", SCHEMA).sort_by("n").to_pylist()
@@ -116,7 +116,7 @@ def read_everything(root: Path, read_only: bool = True) -> dict[str, object]:
         ]
         return {
             "relations": [relation.name for relation in runtime.catalog.value],
-            "begun": runtime.ledger.begun(),
+            "begun": runtime.ledger.start_steps(),
             "marks": runtime.inserts.marks(),
             "content": content,
             "changes": changes,

@@ -1,5 +1,5 @@
-"""Every kind of file of a data folder, damaged in every way: an error with a code that names the file, never a
-traceback and never a silent wrong answer, both when the folder is used and in `tidegate doctor`."""
+"""A damaged file of any kind in a data folder is an error with a code and the file's name, never a traceback or a wrong
+answer, both when the folder is opened and in `tidegate doctor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def cut_one_byte(path: Path) -> None:
+def truncate_by_one_byte(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
@@ -41,7 +41,7 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
-DAMAGES = (empty, cut_one_byte, halve, flip_one_bit, zero, remove)
+DAMAGES = (empty, truncate_by_one_byte, halve, flip_one_bit, zero, remove)
 FILES = (
     "tidegate.json",
     "catalog.json",
@@ -62,14 +62,14 @@ SPARKS = ("offsets/2", "offsets/5", "commits/3", "metadata")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def intact_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     root = tmp_path_factory.mktemp("made") / "db"
     return root, make_folder(root).name
 
 
 @pytest.fixture
-def copied(made: tuple[Path, str], tmp_path: Path) -> Path:
-    shutil.copytree(made[0], tmp_path / "db", symlinks=True)
+def copy(intact_folder: tuple[Path, str], tmp_path: Path) -> Path:
+    shutil.copytree(intact_folder[0], tmp_path / "db", symlinks=True)
     return tmp_path / "db"
 
 
@@ -84,47 +84,47 @@ def damaged_file(root: Path, name: str, blob: str, damage: Callable[[Path], None
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_is_named(
-    copied: Path, made: tuple[Path, str], name: str, damage: Callable[[Path], None]
+    copy: Path, intact_folder: tuple[Path, str], name: str, damage: Callable[[Path], None]
 ) -> None:
-    path = damaged_file(copied, name, made[1], damage)
+    path = damaged_file(copy, name, intact_folder[1], damage)
     for read_only in (True, False):
         with pytest.raises(Error) as caught:
-            read_everything(copied, read_only)
+            read_everything(copy, read_only)
         assert caught.value.code == "FOLDER_DAMAGED"
         assert str(path) in caught.value.message
         assert "doctor" in str(caught.value.hint)
-    findings = FolderCheck(copied).run().findings
+    findings = FolderCheck(copy).run().findings
     assert str(path) in [finding.file for finding in findings if finding.damage]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_damaged_head_of_the_insert_log_changes_nothing(copied: Path, damage: Callable[[Path], None]) -> None:
-    before = read_everything(copied)
-    damage(copied / "inserts" / "HEAD")
-    assert read_everything(copied) == before
-    assert FolderCheck(copied).run().intact
-    assert read_everything(copied, read_only=False) == before
+def test_a_damaged_head_of_the_insert_log_changes_nothing(copy: Path, damage: Callable[[Path], None]) -> None:
+    before = read_everything(copy)
+    damage(copy / "inserts" / "HEAD")
+    assert read_everything(copy) == before
+    assert FolderCheck(copy).run().intact
+    assert read_everything(copy, read_only=False) == before
 
 
 @pytest.mark.parametrize("damage", (empty, halve, zero, remove), ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", SPARKS)
-def test_a_damaged_file_of_sparks_log_is_named(copied: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_file_of_sparks_log_is_named(copy: Path, name: str, damage: Callable[[Path], None]) -> None:
     from tidegate.storage.generations import GenerationFiles
 
-    path = damaged_file(copied, f"generations/0/checkpoint/{name}", "", damage)
+    path = damaged_file(copy, f"generations/0/checkpoint/{name}", "", damage)
     with pytest.raises(Error) as caught:
-        GenerationFiles(copied / "generations").check(0)
+        GenerationFiles(copy / "generations").check(0)
     assert (caught.value.code, str(path) in caught.value.message) == ("FOLDER_DAMAGED", True)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", (*SPARKS, "state/0/0/1.changelog"))
-def test_doctor_reads_sparks_checkpoint(copied: Path, name: str, damage: Callable[[Path], None]) -> None:
-    path = damaged_file(copied, f"generations/0/checkpoint/{name}", "", damage)
-    assert str(path) in [finding.file for finding in FolderCheck(copied).run().findings if finding.damage]
+def test_doctor_reads_sparks_checkpoint(copy: Path, name: str, damage: Callable[[Path], None]) -> None:
+    path = damaged_file(copy, f"generations/0/checkpoint/{name}", "", damage)
+    assert str(path) in [finding.file for finding in FolderCheck(copy).run().findings if finding.damage]
 
 
-def test_an_intact_folder_has_no_findings(copied: Path) -> None:
-    checked = FolderCheck(copied).run()
-    assert (checked.findings, checked.intact) == ([], True)
-    assert checked.files == 32
+def test_an_intact_folder_has_no_findings(copy: Path) -> None:
+    check = FolderCheck(copy).run()
+    assert (check.findings, check.intact) == ([], True)
+    assert check.files == 32

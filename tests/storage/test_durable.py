@@ -1,4 +1,4 @@
-"""The records of connectors: kept durably, and an error if they are not as they were written."""
+"""Durable records of connectors; a damaged one is an error."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
-def test_it_is_intact(folder: Path) -> None:
+def test_the_folder_is_intact(folder: Path) -> None:
     assert FolderCheck(folder).run().intact
 
 
-def test_it_resumes_with_a_view_added_and_one_removed(spark: SparkSession, folder: Path) -> None:
+def test_the_pipeline_resumes_with_a_view_added_and_one_removed(spark: SparkSession, folder: Path) -> None:
     expected = json.loads((folder / "expected.json").read_text())
     with tidegate.connect(folder, spark=spark, clock="virtual") as db:
         assert contents(db) == expected
@@ -37,14 +37,14 @@ def test_it_resumes_with_a_view_added_and_one_removed(spark: SparkSession, folde
         db.step()
         assert db.query("SELECT page, n FROM by_page ORDER BY page").rows() == [("home", 3), ("shop", 3)]
         assert db.query("SELECT name, n FROM named ORDER BY name").rows() == [("Ada", 2), ("Bob", 2), ("Eve", 2)]
-        closed = db.query("SELECT page, n FROM per_minute ORDER BY page").rows()
-        assert closed == [("home", 2), ("shop", 1)], "the first window was closed once"
+        windows = db.query("SELECT page, n FROM per_minute ORDER BY page").rows()
+        assert windows == [("home", 2), ("shop", 1)], "the first window was closed once"
 
         db.sql("DROP VIEW named; CREATE MATERIALIZED VIEW total AS SELECT SUM(n) AS n FROM by_page")
         db.insert("clicks", [click(1, "home", 190)])
         db.step()
         assert db.query("SELECT n FROM total").rows() == [(7,)]
         assert db.query("SELECT page, n FROM by_page ORDER BY page").rows() == [("home", 4), ("shop", 3)]
-        closed = db.query("SELECT window_start, page, n FROM per_minute ORDER BY window_start, page").rows()
-        assert [row[1:] for row in closed] == [("home", 2), ("shop", 1), ("home", 1), ("shop", 2)]
+        windows = db.query("SELECT window_start, page, n FROM per_minute ORDER BY window_start, page").rows()
+        assert [row[1:] for row in windows] == [("home", 2), ("shop", 1), ("home", 1), ("shop", 2)]
     assert FolderCheck(folder).run().intact

@@ -1,4 +1,4 @@
-"""A data folder: who may read it, what killed processes leave in it, and folders of other formats."""
+"""A data folder: permissions, leftovers of killed processes, and other formats."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_folder_that_others_can_read_is_a_finding(root: Path) -> None:
     assert [(each.file, each.damage) for each in FolderCheck(root).run().findings] == [(str(root), False)]
 
 
-def test_a_folder_of_the_first_format_is_refused_and_left_alone(root: Path) -> None:
+def test_a_folder_of_the_first_format_is_rejected_and_not_changed(root: Path) -> None:
     (root / "tidegate.json").write_text(json.dumps({"format": 1, "id": "x"}))
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     for read_only in (True, False):
@@ -64,7 +64,7 @@ def test_a_folder_of_the_first_format_is_refused_and_left_alone(root: Path) -> N
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_a_folder_of_a_later_format_is_refused(root: Path) -> None:
+def test_a_folder_of_a_later_format_is_rejected(root: Path) -> None:
     folder = Folder(root)
     folder.marker.write(type(folder.marker.read())(FORMAT + 1, "x"))
     with pytest.raises(Error) as caught:
@@ -81,18 +81,18 @@ def test_an_interrupted_creation_is_finished(tmp_path: Path) -> None:
         assert again.marker.read().format == FORMAT
 
 
-def test_what_a_killed_step_left_is_removed_when_the_folder_is_opened_for_writing(root: Path) -> None:
+def test_leftovers_of_a_killed_step_are_removed_when_the_folder_is_opened_for_writing(root: Path) -> None:
     before = read_everything(root)
-    left = [root / "blobs" / "orphan", root / "views" / "v.5.arrow", root / "exchange" / "3" / "block"]
-    left += [root / folder / ".x.1.tmp" for folder in ("", "inserts", "steps", "blobs", "views", "generations")]
-    for path in left:
+    leftovers = [root / "blobs" / "orphan", root / "views" / "v.5.arrow", root / "exchange" / "3" / "block"]
+    leftovers += [root / folder / ".x.1.tmp" for folder in ("", "inserts", "steps", "blobs", "views", "generations")]
+    for path in leftovers:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"left")
     assert FolderCheck(root).run().intact
     assert read_everything(root) == before
-    assert all(path.exists() for path in left), "a reader removes nothing"
+    assert all(path.exists() for path in leftovers), "a reader removes nothing"
     assert read_everything(root, read_only=False) == before
-    assert not any(path.exists() for path in left)
+    assert not any(path.exists() for path in leftovers)
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 
 
-def test_an_object_is_put_once(tmp_path: Path) -> None:
+def test_an_object_is_stored_once(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     assert (storage.put_if_absent("x", b"a", b"b"), storage.put_if_absent("x", b"c")) == (True, False)
     assert (storage.read("x"), storage.read_range("x", 1, 9), storage.size("x"), storage.list("")) == (
@@ -140,33 +140,33 @@ def test_doctor_prints_a_line_per_finding(root: Path, capsys: pytest.CaptureFixt
     (root / "steps" / "000000000004").write_bytes(b"")
     (root / "blobs" / "orphan").write_bytes(b"")
     assert not examine(root, as_json=True)
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    lines = {check["found"]: check["state"] for check in found["checks"] if check["name"] == "files"}
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    lines = {check["found"]: check["state"] for check in report["checks"] if check["name"] == "files"}
     assert lines[f"{root}/ledger.json: it is missing"] == "fail"
     assert lines[f"{root}/steps/000000000004: it is empty"] == "fail"
-    assert all(check["advice"] for check in found["checks"] if check["name"] == "files")
+    assert all(check["advice"] for check in report["checks"] if check["name"] == "files")
 
 
-def test_doctor_of_a_new_place_has_no_files(tmp_path: Path) -> None:
+def test_doctor_of_a_new_folder_finds_no_files(tmp_path: Path) -> None:
     assert check_files(tmp_path / "new") == []
 
 
 def test_the_checkpoint_of_a_moved_folder_names_its_own_files(root: Path) -> None:
     generations = GenerationFiles(root / "generations")
     schema = "state/0/_stateSchema/default/0_x"
-    metadata = generations.checkpoint(0) / "state" / "0" / "_metadata" / "v2" / "0"
+    metadata = generations.checkpoint(0).folder / "state" / "0" / "_metadata" / "v2" / "0"
     metadata.parent.mkdir(parents=True)
 
-    def recorded(address: str) -> str:
+    def metadata_with(address: str) -> str:
         stores = [{"storeName": "default", "stateSchemaFilePaths": [address]}]
         return "v2\n" + json.dumps({"stateStoreInfo": stores}, separators=(",", ":"))
 
-    metadata.write_text(recorded(f"file:/elsewhere/generations/0/checkpoint/{schema}"))
+    metadata.write_text(metadata_with(f"file:/elsewhere/generations/0/checkpoint/{schema}"))
     (metadata.parent / ".0.crc").write_bytes(b"")
-    generations.relocate(0)
-    here = recorded(f"file:{generations.checkpoint(0)}/{schema}")
+    generations.checkpoint(0).relocate()
+    here = metadata_with(f"file:{generations.checkpoint(0).folder}/{schema}")
     assert metadata.read_text() == here
     assert not (metadata.parent / ".0.crc").exists()
     before = metadata.stat().st_mtime_ns
-    generations.relocate(0)
+    generations.checkpoint(0).relocate()
     assert (metadata.read_text(), metadata.stat().st_mtime_ns) == (here, before)

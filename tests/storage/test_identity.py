@@ -1,5 +1,5 @@
-"""Op ids, by which state is found again. An id in this file that changes means that state in every data folder is lost:
-raise the kernel's version if that is meant, else keep the stored name or the default."""
+"""Op ids identify state on disk. If an id in this file changes, the state in every data folder is lost: raise the
+kernel's version if that is intended, otherwise keep the stored name or the default."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tidegate.circuit.identity import op_id
 from tidegate.circuit.model import Branch, Circuit, Filter, Input, LateFilter, Op, Output, Port, Project
 from tidegate.circuit.stored import CODEC, KERNEL_VERSIONS, KINDS
+from tidegate.core.columns import Producer
 from tidegate.core.durations import CalendarInterval
 from tidegate.core.records import Codec
 from tidegate.core.schema import Column
@@ -23,7 +24,7 @@ STEPS = (
     Project((("k", "`k`"), ("n", "`n` + 1"))),
     LateFilter((windows.WatermarkTest("n", "s.n"),)),
 )
-PORT = Port((Branch("in:s", STEPS, COLUMNS),), COLUMNS, ("k",), (("h", ("k", "n")),), True)
+PORT = Port((Branch(Producer("in:s"), STEPS, COLUMNS),), COLUMNS, ("k",), (("h", ("k", "n")),), True)
 TEST = windows.WatermarkTest("n", "s.n", True)
 CALL = specs.AggregateCall("sum", ("n",), ("bigint",), "total", "bigint", filter="f", options=(("nulls", "ignore"),))
 WINDOW = windows.WindowSpec("hop", "ts", CalendarInterval(60_000_000), CalendarInterval(months=1), 5)
@@ -115,8 +116,8 @@ def test_nullability_does_not_count() -> None:
 
 
 def test_a_new_field_with_a_default_changes_no_id() -> None:
-    known = [(each.name, each.type, each) for each in fields(specs.DistinctSpec)]
-    wider: Any = make_dataclass("Renamed", [*known, ("added", "int", 0)], frozen=True)
+    existing = [(each.name, each.type, each) for each in fields(specs.DistinctSpec)]
+    wider: Any = make_dataclass("Renamed", [*existing, ("added", "int", 0)], frozen=True)
     codec = Codec({**KINDS, "distinct": wider}, KERNEL_VERSIONS)
     spec = SPECS["distinct"]
     again = wider(**{each.name: getattr(spec, each.name) for each in fields(specs.DistinctSpec)})
@@ -133,7 +134,7 @@ def test_a_new_version_of_a_kernel_changes_its_ids_alone() -> None:
 
 @dataclass(frozen=True)
 class NotRegistered:
-    """A spec that somebody forgot to register."""
+    """A spec that is missing from the registry."""
 
     keys: tuple[str, ...] = ()
 
@@ -148,7 +149,16 @@ def test_every_part_of_a_circuit_is_registered() -> None:
 def _kinds_missing(document: Any) -> list[Any]:
     if isinstance(document, dict):
         own = [] if "@kind" in document else [document]
-        return own + [found for value in document.values() for found in _kinds_missing(value)]
+        return own + [missing for value in document.values() for missing in _kinds_missing(value)]
     if isinstance(document, list):
-        return [found for value in document for found in _kinds_missing(value)]
+        return [missing for value in document for missing in _kinds_missing(value)]
     return []
+
+
+def test_a_producer_is_stored_as_its_text_and_read_as_a_producer() -> None:
+    branch = Branch(Producer.of_input("s"), (), COLUMNS)
+    document = CODEC.encode(branch)
+    assert document["producer"] == "in:s"
+    producer = CODEC.decode(Branch, document).producer
+    assert (type(producer), producer.is_input, producer.relation, producer.op) == (Producer, True, "s", None)
+    assert (Producer("4a3b").is_input, Producer("4a3b").relation, Producer("4a3b").op) == (False, None, "4a3b")

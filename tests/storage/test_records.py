@@ -72,7 +72,7 @@ def test_a_renamed_class_with_a_new_field_is_written_as_before() -> None:
     assert after.decode(Renamed, CODEC.encode(Part("x", 3))) == Renamed("x", 3)
 
 
-def test_the_text_is_one_whatever_the_order_of_keys() -> None:
+def test_the_text_does_not_depend_on_the_order_of_keys() -> None:
     assert canonical(CODEC.encode({"b": (1,), "a": {"y", "x"}})) == '{"a":["x","y"],"b":[1]}'
 
 
@@ -92,7 +92,7 @@ def test_the_text_is_one_whatever_the_order_of_keys() -> None:
         ({"new": 1}, "unknown field new"),
     ],
 )
-def test_what_is_not_known_is_rejected(change: dict[str, Any], problem: str) -> None:
+def test_unknown_content_is_rejected(change: dict[str, Any], problem: str) -> None:
     with pytest.raises(Malformed, match=problem):
         CODEC.decode(Whole, {**CODEC.encode(WHOLE), **change})
 
@@ -105,6 +105,6 @@ def test_a_record_needs_every_field() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), b"bytes", object(), {1: 2}])
-def test_what_json_does_not_have_is_not_written(value: object) -> None:
+def test_values_without_a_json_form_are_rejected(value: object) -> None:
     with pytest.raises(TypeError):
         CODEC.encode(value)

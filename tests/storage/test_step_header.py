@@ -43,8 +43,8 @@ def test_all_files_of_a_step_are_named() -> None:
 
 def test_a_late_row_is_recorded_once_per_view_and_occurrence() -> None:
     rows = pl.DataFrame({"k": [1, 2], "__w": [2, -1]})
-    found = [(row.view, row.op, row.row) for row in late_rows(rows, "s", ("v", "w"), "ts", None)]
-    assert found == [("v", "+I", '{"k":1}'), ("w", "+I", '{"k":1}')] * 2 + [
+    recorded = [(row.view, row.op, row.row) for row in late_rows(rows, "s", ("v", "w"), "ts", None)]
+    assert recorded == [("v", "+I", '{"k":1}'), ("w", "+I", '{"k":1}')] * 2 + [
         ("v", "-D", '{"k":2}'),
         ("w", "-D", '{"k":2}'),
     ]

@@ -1,4 +1,4 @@
-"""The catalog: one namespace, in any case, never changed in place."""
+"""The catalog: one case-insensitive namespace, immutable."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ def test_names_ignore_case_and_keep_it(catalog: Catalog) -> None:
     assert catalog.get("SYSTEM.errors").columns[0].name == "relation"
 
 
-def test_a_change_leaves_the_old_catalog_as_it_was(catalog: Catalog) -> None:
+def test_a_change_does_not_modify_the_old_catalog(catalog: Catalog) -> None:
     later = catalog.create(table("u"))
     assert "u" in later
     assert "u" not in catalog
 
 
-def test_a_name_is_taken_once(catalog: Catalog) -> None:
+def test_a_name_can_be_used_once(catalog: Catalog) -> None:
     with pytest.raises(Error) as caught:
         catalog.create(view("t"))
     assert caught.value.code == "ALREADY_EXISTS"
     assert "T exists already, as a table" in str(caught.value)
 
 
-def test_drop_names_what_reads_it(catalog: Catalog) -> None:
+def test_the_error_of_drop_names_the_dependents(catalog: Catalog) -> None:
     with pytest.raises(Error) as caught:
         catalog.drop("t")
     assert (caught.value.code, caught.value.message) == ("HAS_DEPENDENTS", "T is read by v and x")
 
 
-def test_cascade_drops_everything_above(catalog: Catalog) -> None:
+def test_cascade_drops_all_dependents(catalog: Catalog) -> None:
     assert [relation.name for relation in catalog.drop("v", cascade=True)] == ["T", "x"]
     assert list(catalog.drop("t", cascade=True)) == []
 
 
-def test_unknown_names_come_with_the_nearest(catalog: Catalog) -> None:
+def test_the_error_for_an_unknown_name_suggests_the_nearest(catalog: Catalog) -> None:
     with pytest.raises(Error, match=r"did you mean system\.errors"):
         catalog.get("system.erors")
     with pytest.raises(Error, match="known relations: T, v, w, x"):
         catalog.get("nothing_like_it")
 
 
-def test_what_others_read_keeps_its_columns(catalog: Catalog) -> None:
+def test_a_relation_with_dependents_keeps_its_columns(catalog: Catalog) -> None:
     assert catalog.replace(table("t")).get("v").dependencies == ("T",)
     with pytest.raises(Error) as caught:
         catalog.replace(table("t", COLUMNS[:1]))
@@ -72,11 +72,11 @@ def test_what_others_read_keeps_its_columns(catalog: Catalog) -> None:
     assert catalog.replace(view("w", "T")).get("w").dependencies == ("T",)
 
 
-def test_a_replaced_relation_stands_before_what_reads_it(catalog: Catalog) -> None:
+def test_a_replaced_relation_comes_before_its_dependents(catalog: Catalog) -> None:
     assert [relation.name for relation in catalog.replace(view("v", "x"))] == ["T", "x", "v", "w"]
 
 
-def test_a_view_cannot_come_to_read_itself(catalog: Catalog) -> None:
+def test_a_view_cannot_read_itself_through_others(catalog: Catalog) -> None:
     with pytest.raises(Error, match="cannot read w, which reads it"):
         catalog.replace(view("v", "w"))
 
@@ -86,12 +86,12 @@ def test_a_new_definition_cannot_read_the_old_one(catalog: Catalog) -> None:
         catalog.replace(view("w", "w"))
 
 
-def test_upstream_is_everything_below_once(catalog: Catalog) -> None:
+def test_upstream_contains_each_relation_once(catalog: Catalog) -> None:
     diamond = catalog.create(view("y", "w", "x"))
     assert [relation.name for relation in diamond.upstream(diamond.get("y"))] == ["w", "x", "v", "T"]
 
 
-def test_system_relations_stay(catalog: Catalog) -> None:
+def test_system_relations_cannot_be_dropped(catalog: Catalog) -> None:
     with pytest.raises(Error, match="belongs to every database"):
         catalog.drop("system.errors")
     with pytest.raises(Error, match="reserved"):
@@ -104,7 +104,7 @@ def test_a_sink_cannot_be_read(catalog: Catalog) -> None:
         catalog.create(sink).readable("s")
 
 
-def test_a_saved_catalog_is_the_same(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_saved_catalog_is_loaded_unchanged(catalog: Catalog, tmp_path: Path) -> None:
     source = Relation(
         name="s",
         kind="source",
@@ -122,7 +122,7 @@ def test_a_saved_catalog_is_the_same(catalog: Catalog, tmp_path: Path) -> None:
     assert catalog_file.load(storage) == full
 
 
-def test_a_missing_catalog_is_damage_and_not_an_empty_one(tmp_path: Path) -> None:
+def test_a_missing_catalog_is_an_error_and_not_an_empty_catalog(tmp_path: Path) -> None:
     with pytest.raises(Error) as caught:
         catalog_file.load(LocalStorage(tmp_path))
     assert (caught.value.code, caught.value.message) == (

@@ -1,4 +1,4 @@
-"""The Python surface where time plays a part: what a step takes in, and what waits for the next one."""
+"""The Python API and time: what takes effect in a step, and what waits for the next one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NOON = datetime(2020, 1, 1, 12)
 
 @pytest.fixture
 def db(spark: SparkSession) -> Iterator[tidegate.Database]:
-    with tidegate.connect(spark=spark, clock="virtual") as found:
-        found.sql(EVERY)
-        found.insert("bids", [(1, NOON)])
-        found.step()
-        yield found
+    with tidegate.connect(spark=spark, clock="virtual") as database:
+        database.sql(EVERY)
+        database.insert("bids", [(1, NOON)])
+        database.step()
+        yield database
 
 
-def test_the_virtual_clock_moves_with_the_next_step_never_before_it(db: tidegate.Database) -> None:
+def test_the_virtual_clock_moves_with_the_next_step_and_not_before(db: tidegate.Database) -> None:
     before = runtime_of(db).log.last()
     db.advance_clock(timedelta(seconds=6))
     runtime_of(db).spark.pipeline.idle()
@@ -41,14 +41,14 @@ def test_the_virtual_clock_moves_with_the_next_step_never_before_it(db: tidegate
     ]
 
 
-def test_the_clock_adds_up_between_steps(db: tidegate.Database) -> None:
+def test_clock_advances_between_steps_add_up(db: tidegate.Database) -> None:
     for _ in range(3):
         db.advance_clock(timedelta(seconds=2))
     assert db.step().steps
     assert db.query("SELECT total FROM totals").rows() == [(1,)]
 
 
-def test_the_end_of_the_inputs_waits_for_the_step_too(db: tidegate.Database) -> None:
+def test_the_end_of_the_inputs_takes_effect_in_the_next_step(db: tidegate.Database) -> None:
     before = runtime_of(db).log.last()
     db.end_inputs()
     runtime_of(db).spark.pipeline.idle()
@@ -58,7 +58,7 @@ def test_the_end_of_the_inputs_waits_for_the_step_too(db: tidegate.Database) -> 
     assert db.metrics()["waterlines"] == db.metrics()["watermarks"], "the former name"
 
 
-def test_events_may_have_their_documents_as_dicts(db: tidegate.Database) -> None:
+def test_payloads_of_events_may_be_dicts(db: tidegate.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT payload.row.region FROM pgcdc_events WITH ('emit' = 'none')")
     as_text = {"channel": "c", "payload": '{"row": {"region": "us"}}'}
     db.insert("pgcdc_events", [{"channel": "c", "payload": {"row": {"region": "eu"}}}, as_text])

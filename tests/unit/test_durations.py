@@ -1,4 +1,4 @@
-"""Durations as text are the same at every place where users write one."""
+"""Durations are parsed alike wherever users write one."""
 
 from __future__ import annotations
 
@@ -53,29 +53,29 @@ REFUSED = ("10", "", "s", "soon", "ten seconds", "1h x", "1h-30m", "-1s", "10 pa
 
 
 def connector_option(text: str) -> int:
-    found = Bag("X", [("wait", text, None)]).duration("wait")
-    assert found is not None
-    return found // US
+    micros = Bag("X", [("wait", text, None)]).duration("wait")
+    assert micros is not None
+    return micros // US
 
 
 def positive_option(text: str) -> int:
-    found = Bag("X", [("wait", text, None)]).positive_duration("wait")
-    assert found is not None
-    return found // US
+    micros = Bag("X", [("wait", text, None)]).positive_duration("wait")
+    assert micros is not None
+    return micros // US
 
 
 def relation_option(text: str) -> int:
     option = SimpleNamespace(key="idle_timeout", value=text, span=Span(0, 1))
     (_, value), *_ = catalog_options.accept([option], "source")
-    found = parse_length(value)
-    assert found is not None
-    return found.micros
+    delay = parse_length(value)
+    assert delay is not None
+    return delay.micros
 
 
 def clause(text: str) -> int:
-    found = query(f"SELECT a FROM t EMIT EVERY '{text}'").emit
-    assert found is not None and found.interval is not None
-    every = length(found.interval)
+    emit = query(f"SELECT a FROM t EMIT EVERY '{text}'").emit
+    assert emit is not None and emit.interval is not None
+    every = length(emit.interval)
     assert every is not None
     if every.months:
         raise ValueError(text)
@@ -84,16 +84,16 @@ def clause(text: str) -> int:
 
 def hint(text: str) -> int:
     select = query(f"SELECT /*+ EARLY_FIRE('delay' = '{text}') */ a FROM t").select
-    found = early_fire(select, Context.__new__(Context))
-    assert found is not None
-    return found.delay
+    early = early_fire(select, Context.__new__(Context))
+    assert early is not None
+    return early.delay
 
 
 def window_size(text: str) -> int:
-    found = length(expression(f"'{text}'"))
-    if found is None or found.months or found.micros <= 0:
+    size = length(expression(f"'{text}'"))
+    if size is None or size.months or size.micros <= 0:
         raise ValueError(text)
-    return found.micros
+    return size.micros
 
 
 def spec_clock(text: str) -> int:
@@ -122,7 +122,7 @@ EXCEPTIONS = {
     (command_line, "10"): 10_000_000,
     (window_size, "1h-30m"): HOUR // 2,
 }
-"""Bare numbers on the command line are seconds, and the size of a window is any interval that Spark reads."""
+"""Bare numbers on the command line are seconds, and the size of a window can be any interval that Spark parses."""
 
 
 def cases(texts: Iterable[str]) -> list[tuple[Callable[[str], int], str]]:
@@ -135,7 +135,7 @@ def test_every_entry_reads_the_same(entry: Callable[[str], int], text: str) -> N
 
 
 @pytest.mark.parametrize(("entry", "text"), cases(REFUSED))
-def test_every_entry_refuses_the_same(entry: Callable[[str], int], text: str) -> None:
+def test_every_entry_rejects_the_same(entry: Callable[[str], int], text: str) -> None:
     with pytest.raises((Error, ValueError, model.SpecSyntaxError, typer.BadParameter)):
         entry(text)
 
@@ -145,13 +145,13 @@ def test_exceptions() -> None:
 
 
 @pytest.mark.parametrize("entry", [positive_option, relation_option])
-def test_zero_is_refused_where_time_must_pass(entry: Callable[[str], int]) -> None:
+def test_zero_is_rejected_where_a_positive_duration_is_required(entry: Callable[[str], int]) -> None:
     with pytest.raises(Error, match="expected a duration above zero, such as '10s', '5 min' or '1h30m'"):
         entry("0s")
 
 
 @pytest.mark.parametrize("entry", [connector_option, hint])
-def test_refusals_name_the_same_examples(entry: Callable[[str], int]) -> None:
+def test_error_messages_have_the_same_examples(entry: Callable[[str], int]) -> None:
     with pytest.raises(Error, match="a duration such as '10s', '5 min' or '1h30m'"):
         entry("soon")
 
@@ -172,8 +172,8 @@ def test_lengths_may_be_negative_and_count_months(text: str, expected: CalendarI
 
 
 @pytest.mark.parametrize("micros", [0, 1, 999, 1_000, 59_000_000, HOUR * 3 // 2, 48 * HOUR + 1, -HOUR])
-def test_rendered_lengths_read_back(micros: int) -> None:
+def test_rendered_lengths_are_parsed_to_the_same_value(micros: int) -> None:
     text = render_length(CalendarInterval(micros))
     sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
-    found = parse_length(text)
-    assert found is not None and sign * found.micros == micros
+    parsed = parse_length(text)
+    assert parsed is not None and sign * parsed.micros == micros

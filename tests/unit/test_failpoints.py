@@ -1,4 +1,4 @@
-"""Failpoints: what TIDEGATE_FAILPOINTS may say, and that every point is in the code once."""
+"""Failpoints: the values of TIDEGATE_FAILPOINTS, and that every point is in the code exactly once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SOURCES = Path(tidegate.__file__).parent
 
 
 def test_every_point_is_in_the_code_once() -> None:
-    found = Counter(
+    counts = Counter(
         name
         for path in SOURCES.rglob("*.py")
         for name in re.findall(r'\bfailpoint\("([^"]+)"\)', path.read_text(encoding="utf-8"))
     )
-    assert found == Counter(POINTS.keys())
+    assert counts == Counter(POINTS.keys())
 
 
 def test_points_are_observed() -> None:
@@ -37,7 +37,7 @@ def test_points_are_observed() -> None:
 
 
 @pytest.mark.parametrize("text", ["ledger.written", "ledger.written=stop", "ledger.written=kill@0", "nowhere=kill"])
-def test_a_setting_that_means_nothing_is_refused(text: str) -> None:
+def test_an_invalid_setting_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not POINT=kill or POINT=kill@N"):
         parse(text)
 
@@ -51,7 +51,7 @@ for number in range(5):
 """
     environment = {**os.environ, VARIABLE: "ledger.written=kill@3, sink.applied=kill"}
     command = [sys.executable, "-c", code]
-    ended = subprocess.run(
+    completed = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, text=True, check=False, start_new_session=True
     )
-    assert (ended.returncode, ended.stdout.split()) == (-signal.SIGKILL, ["0", "1", "2"])
+    assert (completed.returncode, completed.stdout.split()) == (-signal.SIGKILL, ["0", "1", "2"])

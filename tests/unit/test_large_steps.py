@@ -1,4 +1,4 @@
-"""Steps that are so large that blocks travel by file and workers write what has changed."""
+"""Steps so large that blocks are passed as files and workers write the changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(step: int, count: int) -> pa.Table:
     return pl.DataFrame({"k": keys, "v": keys % 7 + step, "ts": minute}).to_arrow()
 
 
-def test_large_steps_are_exact_and_leave_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
+def test_large_steps_are_exact_and_leave_no_files_behind(spark: SparkSession, tmp_path: Path) -> None:
     def content(db: tidegate.Database, view: str) -> Counter[tuple[object, ...]]:
         return Counter(db.query(f"SELECT * FROM {view}").rows())
 
@@ -65,7 +65,7 @@ def test_large_steps_are_exact_and_leave_nothing_behind(spark: SparkSession, tmp
         assert {change.op for change in second[:GROUPS]} == {"-U"}, "retractions come before insertions"
 
 
-def test_many_late_rows_are_all_on_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_many_late_rows_are_all_recorded(spark: SparkSession, tmp_path: Path) -> None:
     with tidegate.connect(tmp_path / "late", spark=spark) as db:
         db.sql("CREATE SOURCE events (k BIGINT, v BIGINT, ts TIMESTAMP LATENESS INTERVAL '0' SECOND)")
         db.sql("CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM events")

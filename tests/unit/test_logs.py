@@ -24,25 +24,25 @@ def changes(*items: tuple[str, int, str, int]) -> pa.Table:
     return pa.Table.from_pylist([{"k": k, "n": n, "__op": op, "__w": w} for k, n, op, w in items], schema=LOGGED)
 
 
-def record(step: int, **changed: pa.Table) -> StepRecord:
-    return StepRecord(StepHeader.empty(step), changed)
+def record(step: int, **relations: pa.Table) -> StepRecord:
+    return StepRecord(StepHeader.empty(step), relations)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    found = Folder(tmp_path / "db")
-    found.open()
-    return found
+    opened = Folder(tmp_path / "db")
+    opened.open()
+    return opened
 
 
 @pytest.fixture
 def log(folder: Folder) -> StepLog:
-    found = StepLog(folder.storage)
-    found.write(record(1, v=changes(("a", 1, "+I", 1), ("b", 1, "+I", 2))))
-    found.write(record(2, v=changes(("a", 1, "-U", -1), ("a", 2, "+U", 1))))
-    found.write(record(3))
-    found.write(record(4, v=changes(("b", 1, "-D", -1))))
-    return found
+    step_log = StepLog(folder.storage)
+    step_log.write(record(1, v=changes(("a", 1, "+I", 1), ("b", 1, "+I", 2))))
+    step_log.write(record(2, v=changes(("a", 1, "-U", -1), ("a", 2, "+U", 1))))
+    step_log.write(record(3))
+    step_log.write(record(4, v=changes(("b", 1, "-D", -1))))
+    return step_log
 
 
 def content(log: StepLog, as_of: int | None = None) -> list[tuple[str, int]]:
@@ -57,7 +57,7 @@ def test_an_entry_is_numbered_and_read_back(folder: Folder) -> None:
     assert [(part.name, part.table.num_rows, part.weight) for part in parts] == [("t", 1, -1), ("u", 0, 1)]
 
 
-def test_an_entry_that_was_renamed_into_place_counts_after_a_crash(folder: Folder) -> None:
+def test_an_entry_that_was_renamed_into_place_exists_after_a_crash(folder: Folder) -> None:
     log = InsertLog(LocalStorage(folder.inserts))
     log.open_for_writing()
     log.append([("t", rows(("a", 1)), 1)])
@@ -67,7 +67,7 @@ def test_an_entry_that_was_renamed_into_place_counts_after_a_crash(folder: Folde
     assert again.head() == 1
 
 
-def test_forgotten_entries_keep_their_numbers(folder: Folder) -> None:
+def test_removed_entries_keep_their_numbers(folder: Folder) -> None:
     log = InsertLog(LocalStorage(folder.inserts))
     log.open_for_writing()
     for number in range(3):
@@ -112,14 +112,14 @@ def test_compaction_waits_for_the_slowest_sink(log: StepLog) -> None:
     assert [header.step for header in log.headers()] == [2, 3, 4]
 
 
-def test_a_relation_that_begins_anew_forgets_what_was_before(log: StepLog) -> None:
+def test_a_restarted_relation_drops_its_earlier_changes(log: StepLog) -> None:
     log.begin("v", 4)
     assert content(log) == []
     log.write(record(5, v=changes(("z", 1, "+I", 1))))
     assert (content(log), log.count("v")) == ([("z", 1)], 1)
 
 
-def test_uncommitted_steps_can_be_taken_back(log: StepLog) -> None:
+def test_uncommitted_steps_can_be_removed(log: StepLog) -> None:
     log.truncate(2)
     assert (log.last(), content(log)) == (2, [("a", 2), ("b", 1), ("b", 1)])
 
@@ -131,7 +131,7 @@ def test_a_folder_has_one_writer(folder: Folder) -> None:
     Folder(folder.root).open(read_only=True)
 
 
-def test_a_folder_of_another_version_is_refused(folder: Folder) -> None:
+def test_a_folder_of_another_version_is_rejected(folder: Folder) -> None:
     folder.close()
     (folder.root / "tidegate.json").write_text('{"format": 99}')
     with pytest.raises(Error) as refusal:

@@ -1,4 +1,4 @@
-"""A value looks the same at every exit: JSON for programs, text for people."""
+"""A value is rendered alike in every output: JSON for programs, text for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from tidegate.cli.changes import as_debezium, as_json, as_ops
 from tidegate.cli.query import write_csv, write_json, write_table
-from tidegate.connectors.stdout.sink import json_lines, op_lines
+from tidegate.connectors.rows import json_lines, op_lines
 from tidegate.core.columns import WEIGHT
 from tidegate.core.render import csv_column, json_cells, json_row, json_text, text, text_cells
 from tidegate.core.tables import counted, text_table
@@ -67,17 +67,17 @@ def table_of(type_: str, value: Any) -> pa.Table:
 
 
 def python_value(type_: str, value: Any) -> Any:
-    """The value as Python code gets it."""
+    """The value as Python code receives it."""
     return table_of(type_, value).column("v").to_pylist()[0]
 
 
-def logged(type_: str, value: Any) -> pa.Table:
-    """The value as a change that sinks get."""
+def change_of(type_: str, value: Any) -> pa.Table:
+    """The value in a change, as sinks receive it."""
     head = pa.table({"op": ["+I"], "weight": pa.array([1], pa.int64()), "step": pa.array([1], pa.int64())})
     return head.append_column("v", table_of(type_, value).column("v"))
 
 
-def printed(write: Callable[[Result], None], type_: str, value: Any) -> str:
+def output_of(write: Callable[[Result], None], type_: str, value: Any) -> str:
     out = io.StringIO()
     with redirect_stdout(out):
         write(Result(table_of(type_, value)))
@@ -85,7 +85,7 @@ def printed(write: Callable[[Result], None], type_: str, value: Any) -> str:
 
 
 def row_value(row: str) -> str:
-    """The value in the JSON of a row, as it was written."""
+    """The text of the value in the JSON of a row."""
     assert row.startswith('{"v":') and row.endswith("}")
     return row[len('{"v":') : -1]
 
@@ -98,20 +98,20 @@ JSON_EXITS: dict[str, Callable[[str, Any], str]] = {
     "column": lambda type_, value: json_cells(table_of(type_, value).column("v"))[0],
     "value": lambda type_, value: json_text(python_value(type_, value)),
     "row": lambda type_, value: row_value(json_row({"v": python_value(type_, value)})),
-    "query --json": lambda type_, value: row_value(printed(write_json, type_, value).strip()[1:-1]),
+    "query --json": lambda type_, value: row_value(output_of(write_json, type_, value).strip()[1:-1]),
     "tail --json": lambda type_, value: next(as_json([change(type_, value)])).partition('"row":')[2][5:-2],
     "tail --format debezium": lambda type_, value: row_value(
         next(as_debezium([change(type_, value)], "t", ())).partition('"after":')[2].partition(',"source"')[0]
     ),
-    "stdout": lambda type_, value: row_value(next(json_lines(logged(type_, value))).partition('"row":')[2][:-1]),
+    "stdout": lambda type_, value: row_value(next(json_lines(change_of(type_, value))).partition('"row":')[2][:-1]),
     "kafka, webhook, sse": lambda type_, value: row_value(JsonWriter().rows(table_of(type_, value))[0].decode()),
 }
 TEXT_EXITS: dict[str, Callable[[str, Any], str]] = {
     "column": lambda type_, value: text_cells(table_of(type_, value).column("v"))[0],
     "value": lambda type_, value: text(python_value(type_, value)),
-    "query": lambda type_, value: printed(write_table, type_, value).split("\n")[2].strip(),
+    "query": lambda type_, value: output_of(write_table, type_, value).split("\n")[2].strip(),
     "Result.show()": lambda type_, value: str(Result(table_of(type_, value))).split("\n")[2].strip(),
-    "stdout ops": lambda type_, value: next(op_lines(logged(type_, value))).split("  ", 3)[-1].removeprefix("+I  "),
+    "stdout ops": lambda type_, value: next(op_lines(change_of(type_, value))).split("  ", 3)[-1].removeprefix("+I  "),
     "tail": lambda type_, value: next(as_ops([change(type_, value)])).partition("+I  ")[2],
 }
 
@@ -119,9 +119,9 @@ TEXT_EXITS: dict[str, Callable[[str, Any], str]] = {
 @pytest.mark.parametrize("exit", JSON_EXITS)
 @pytest.mark.parametrize(("type_", "value", "expected", "_"), VALUES, ids=NAMES)
 def test_json(exit: str, type_: str, value: Any, expected: str, _: str) -> None:
-    found = JSON_EXITS[exit](type_, value)
-    assert found == expected
-    json.loads(found, parse_constant=pytest.fail)
+    output = JSON_EXITS[exit](type_, value)
+    assert output == expected
+    json.loads(output, parse_constant=pytest.fail)
 
 
 @pytest.mark.parametrize("exit", TEXT_EXITS)
@@ -136,7 +136,7 @@ def test_an_empty_map_is_an_object(exit: str) -> None:
 
 
 @pytest.mark.parametrize("exit", TEXT_EXITS)
-def test_doubles_have_a_point_for_people(exit: str) -> None:
+def test_doubles_have_a_decimal_point_in_text(exit: str) -> None:
     assert TEXT_EXITS[exit]("double", 30.0) == "30.0"
 
 
@@ -145,7 +145,7 @@ def test_doubles_are_json_numbers(exit: str) -> None:
     assert json.loads(JSON_EXITS[exit]("double", 30.0)) == 30
 
 
-def test_one_column_has_finite_numbers_and_others() -> None:
+def test_a_column_of_doubles_with_nan_and_infinity() -> None:
     column = pa.chunked_array([pa.array([1.0, NAN, None, -INF, 0.1])])
     assert text_cells(column) == ["1.0", "NaN", "NULL", "-Infinity", "0.1"]
     assert json_cells(column) == ["1", '"NaN"', "null", '"-Infinity"', "0.1"]
@@ -153,8 +153,8 @@ def test_one_column_has_finite_numbers_and_others() -> None:
 
 
 def test_csv_of_the_command_line_leaves_null_empty() -> None:
-    assert printed(write_csv, "int", None) == 'v\n""\n'
-    assert printed(write_csv, "timestamp", INSTANT) == "v\n2024-05-01 12:00:03.25\n"
+    assert output_of(write_csv, "int", None) == 'v\n""\n'
+    assert output_of(write_csv, "timestamp", INSTANT) == "v\n2024-05-01 12:00:03.25\n"
 
 
 def test_late_rows_are_json_too() -> None:

@@ -1,4 +1,4 @@
-"""Retries: how long they pause, what they repeat, when they give up."""
+"""Retries: pauses, which errors are retried, and when they give up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUICK = Backoff(first=1.0, longest=4.0)
 
 
 class FakeTime(threading.Event):
-    """A clock that waiting moves, and an event that is set at a given time."""
+    """A clock that is moved by waiting, and an event that is set at a certain time."""
 
     def __init__(self, stops_at: float = float("inf")) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class FakeTime(threading.Event):
 
 
 class Flaky:
-    """Fails a number of times before it answers."""
+    """Fails a number of times before it succeeds."""
 
     def __init__(self, failures: int, problem: type[Exception] = OSError) -> None:
         self.left = failures

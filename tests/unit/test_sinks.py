@@ -1,4 +1,4 @@
-"""Sinks that fail: each stops alone, rests, and goes on where it was."""
+"""Sinks that fail: each stops alone, pauses, and resumes after its last step."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Clock:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Folder]:
-    with Folder(tmp_path / "data") as found:
-        found.open()
-        yield found
+    with Folder(tmp_path / "data") as opened:
+        opened.open()
+        yield opened
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def catalog(**paths: Path) -> Catalog:
     return Catalog((view, *sinks))
 
 
-def written(path: Path) -> list[Any]:
+def rows_in(path: Path) -> list[Any]:
     return [row["n"] for file in sorted(path.glob("[!_]*.parquet")) for row in pq.read_table(file).to_pylist()]
 
 
@@ -80,12 +80,12 @@ def clock() -> Clock:
 
 @pytest.fixture
 def sinks(folder: Folder, log: StepLog, clock: Clock) -> Iterator[Sinks]:
-    found = Sinks(folder, log, clock)
-    yield found
-    found.close()
+    created = Sinks(folder, log, clock)
+    yield created
+    created.close()
 
 
-def test_one_that_fails_stops_alone_and_goes_on_later(
+def test_a_sink_that_fails_stops_alone_and_resumes_later(
     sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -96,22 +96,22 @@ def test_one_that_fails_stops_alone_and_goes_on_later(
     for number in (2, 3):
         step(log, number)
         sinks.apply()
-    assert written(good) == [1, 2, 3]
+    assert rows_in(good) == [1, 2, 3]
     assert set(sinks.failures) == {"bad"} and sinks.oldest() == 1
     (tmp_path / "away").rename(bad)
     sinks.apply()
-    assert written(bad) == [1], "it rests for a second"
+    assert rows_in(bad) == [1], "it pauses for a second"
     clock.time += 1
     sinks.apply()
-    assert written(bad) == [1, 2, 3]
+    assert rows_in(bad) == [1, 2, 3]
     assert sinks.failures == {} and sinks.oldest() == 3
-    said = caplog.messages
-    assert len(said) == 2
-    assert said[0].startswith("sink bad stopped, and will be tried again: ") and str(bad) in said[0]
-    assert said[1] == "sink bad goes on after step 3"
+    messages = caplog.messages
+    assert len(messages) == 2
+    assert messages[0].startswith("sink bad stopped, and will be tried again: ") and str(bad) in messages[0]
+    assert messages[1] == "sink bad goes on after step 3"
 
 
-def test_it_rests_longer_each_time(sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path) -> None:
+def test_pauses_between_attempts_grow(sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     sinks.open(catalog(bad=bad), {})
     bad.rename(tmp_path / "away")
@@ -131,21 +131,21 @@ def test_it_rests_longer_each_time(sinks: Sinks, log: StepLog, clock: Clock, tmp
     assert running.due - clock.time == 1, "a success forgets the failures before it"
 
 
-def test_a_place_that_is_not_there_at_the_start_may_come(
+def test_a_destination_that_is_missing_at_the_start_is_retried(
     sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path
 ) -> None:
     step(log, 1)
     (tmp_path / "bad").write_text("a file where the folder should be")
     sinks.open(catalog(bad=tmp_path / "bad", good=tmp_path / "good"), {})
     assert set(sinks.failures) == {"bad"} and sinks.oldest() == 0
-    assert written(tmp_path / "good") == [1]
+    assert rows_in(tmp_path / "good") == [1]
     (tmp_path / "bad").unlink()
     clock.time += 1
     sinks.apply()
-    assert written(tmp_path / "bad") == [1] and sinks.oldest() == 1
+    assert rows_in(tmp_path / "bad") == [1] and sinks.oldest() == 1
 
 
-def test_a_place_that_is_wrong_is_an_error_at_the_start(
+def test_an_invalid_destination_is_an_error_at_the_start(
     sinks: Sinks, folder: Folder, log: StepLog, tmp_path: Path
 ) -> None:
     sinks.open(catalog(out=tmp_path / "out"), {})
@@ -156,18 +156,18 @@ def test_a_place_that_is_wrong_is_an_error_at_the_start(
         Sinks(folder, log).open(catalog(out=tmp_path / "out"), {"out": 1})
 
 
-def test_it_is_tried_again_even_if_no_step_comes(folder: Folder, log: StepLog, tmp_path: Path) -> None:
+def test_a_failed_sink_is_retried_without_a_new_step(folder: Folder, log: StepLog, tmp_path: Path) -> None:
     step(log, 1)
     (tmp_path / "bad").write_text("a file where the folder should be")
     sinks = Sinks(folder, log)
     sinks.open(catalog(bad=tmp_path / "bad"), {})
     (tmp_path / "bad").unlink()
     wait_until(lambda: not sinks.failures, "the next attempt", 20)
-    assert written(tmp_path / "bad") == [1]
+    assert rows_in(tmp_path / "bad") == [1]
     sinks.close()
 
 
-def test_a_sink_that_was_dropped_has_not_failed(sinks: Sinks, tmp_path: Path) -> None:
+def test_a_dropped_sink_is_not_listed_as_failed(sinks: Sinks, tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("a file where the folder should be")
     sinks.open(catalog(bad=tmp_path / "bad"), {})
     assert set(sinks.failures) == {"bad"}
@@ -175,34 +175,34 @@ def test_a_sink_that_was_dropped_has_not_failed(sinks: Sinks, tmp_path: Path) ->
     assert sinks.failures == {} and sinks.oldest() is None
 
 
-def test_a_slow_one_holds_up_nobody(
+def test_a_slow_sink_does_not_delay_others(
     sinks: Sinks, log: StepLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each follows in a thread of its own; at the end all have everything."""
+    """Each sink has its own thread; at the end all have written everything."""
     slow, good = tmp_path / "slow", tmp_path / "good"
     cast = catalog(slow=slow, good=good)
     sinks.open(cast, {})
-    held = threading.Event()
+    release = threading.Event()
     write = FilesSink.write
 
-    def holding(sink: FilesSink, number: int, changes: pa.Table) -> None:
+    def write_when_released(sink: FilesSink, number: int, changes: pa.Table) -> None:
         if sink.spec.name == "slow":
-            assert held.wait(30)
+            assert release.wait(30)
         write(sink, number, changes)
 
-    monkeypatch.setattr(FilesSink, "write", holding)
+    monkeypatch.setattr(FilesSink, "write", write_when_released)
     sinks.open(cast, {}, follow=True)
     for number in (1, 2, 3):
         step(log, number)
         sinks.apply()
-    wait_until(lambda: written(good) == [1, 2, 3], "the other sink")
-    assert written(slow) == [] and sinks.behind()["slow"] == 3
-    held.set()
+    wait_until(lambda: rows_in(good) == [1, 2, 3], "the other sink")
+    assert rows_in(slow) == [] and sinks.behind()["slow"] == 3
+    release.set()
     sinks.settle()
-    assert written(slow) == [1, 2, 3] and sinks.oldest() == 3
+    assert rows_in(slow) == [1, 2, 3] and sinks.oldest() == 3
 
 
-def test_one_that_follows_is_tried_again(sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path) -> None:
+def test_a_sink_on_its_own_thread_is_retried(sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     sinks.open(catalog(bad=bad), {})
     bad.rename(tmp_path / "away")
@@ -213,50 +213,50 @@ def test_one_that_follows_is_tried_again(sinks: Sinks, log: StepLog, clock: Cloc
     (tmp_path / "away").rename(bad)
     clock.time += 1
     sinks.apply()
-    wait_until(lambda: written(bad) == [1] and not sinks.failures, "the next attempt")
+    wait_until(lambda: rows_in(bad) == [1] and not sinks.failures, "the next attempt")
 
 
-def test_one_that_takes_long_is_broken_off_when_the_pipeline_ends(
+def test_a_long_write_is_interrupted_when_the_pipeline_ends(
     sinks: Sinks, log: StepLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It goes on there the next time that the pipeline runs, and nothing is said to have failed."""
+    """The sink resumes there in the next run, and does not count as failed."""
     slow, good = tmp_path / "slow", tmp_path / "good"
-    cast, write, begun = catalog(slow=slow, good=good), FilesSink.write, threading.Event()
+    cast, write, started = catalog(slow=slow, good=good), FilesSink.write, threading.Event()
     monkeypatch.setattr("tidegate.runtime.sinks.GRACE_SECONDS", 0.05)
 
-    def waiting(sink: FilesSink, number: int, changes: pa.Table) -> None:
+    def write_until_interrupted(sink: FilesSink, number: int, changes: pa.Table) -> None:
         ending = sinks._running["slow"].context.ending
         if sink.spec.name == "slow":
-            begun.set()
+            started.set()
             assert ending.wait(30)
             raise Interrupted
         write(sink, number, changes)
 
-    monkeypatch.setattr(FilesSink, "write", waiting)
+    monkeypatch.setattr(FilesSink, "write", write_until_interrupted)
     sinks.open(cast, {}, follow=True)
     step(log, 1)
     sinks.apply()
-    assert begun.wait(30)
+    assert started.wait(30)
     sinks.settle()
-    assert written(good) == [1] and sinks.behind() == {"slow": 1, "good": 0} and sinks.failures == {}
+    assert rows_in(good) == [1] and sinks.behind() == {"slow": 1, "good": 0} and sinks.failures == {}
     monkeypatch.setattr(FilesSink, "write", write)
     sinks.open(cast, {})
-    assert written(slow) == [1] and sinks.behind() == {"slow": 0, "good": 0}
+    assert rows_in(slow) == [1] and sinks.behind() == {"slow": 0, "good": 0}
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_when_nobody_reads_the_output_any_more_the_pipeline_ends(
+def test_a_closed_output_ends_the_pipeline(
     sinks: Sinks, log: StepLog, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
 ) -> None:
-    """It is raised once, the sink is not tried again, and the step still counts as not printed."""
+    """The error is raised once, the sink is not retried, and the step does not count as printed."""
     tries: list[int] = []
 
-    def unread(sink: FilesSink, number: int, changes: pa.Table) -> None:
+    def fail(sink: FilesSink, number: int, changes: pa.Table) -> None:
         tries.append(number)
         raise OutputClosed
 
-    monkeypatch.setattr(FilesSink, "write", unread)
+    monkeypatch.setattr(FilesSink, "write", fail)
     sinks.open(catalog(out=tmp_path / "out"), {}, follow)
     step(log, 1)
     if follow:
@@ -272,7 +272,7 @@ def test_when_nobody_reads_the_output_any_more_the_pipeline_ends(
     assert tries == [1]
 
 
-def test_only_who_will_give_up_is_waited_for(sinks: Sinks, log: StepLog, tmp_path: Path, clock: Clock) -> None:
+def test_only_sinks_that_will_give_up_are_waited_for(sinks: Sinks, log: StepLog, tmp_path: Path, clock: Clock) -> None:
     bad = tmp_path / "bad"
     sinks.open(catalog(bad=bad), {})
     bad.rename(tmp_path / "away")
@@ -280,7 +280,7 @@ def test_only_who_will_give_up_is_waited_for(sinks: Sinks, log: StepLog, tmp_pat
     sinks.apply()
     assert set(sinks.failures) == {"bad"} and not sinks.retrying()
     running = sinks._running["bad"]
-    sinks._put_off("bad", running, "later", DeliveryError("later", 5.0))
+    sinks._postpone("bad", running, "later", DeliveryError("later", 5.0))
     assert sinks.retrying() and running.due == clock.time + 5
 
 
@@ -291,9 +291,9 @@ def test_an_error_at_the_start_names_the_sink(sinks: Sinks) -> None:
         connector = ConnectorNote("SSE", (("port", str(port)),))
         text = f"CREATE SINK live FROM v INTO SSE (port = '{port}')"
         sink = Relation("live", "sink", COLUMNS, text, connector=connector, dependencies=("v",))
-        with pytest.raises(Error) as refused:
+        with pytest.raises(Error) as caught:
             sinks.open(Catalog((view, sink)), {})
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         f"INVALID_OPTION: sink live: port {port} of 127.0.0.1 is in use\n"
         "  hint: choose another port, or stop who listens on it"
     )

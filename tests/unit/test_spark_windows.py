@@ -1,4 +1,4 @@
-"""Windows as Spark runs them in a batch, against windows worked out by hand."""
+"""Windows in batch queries of Spark, compared with windows computed by hand."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def rows(spark: SparkSession) -> SparkSession:
 
 
 def run(spark: SparkSession, text: str) -> list[str]:
-    """The rows, edges as seconds since 1970 (or as they print), in order."""
+    """The sorted rows, with window bounds as seconds since 1970 if they are close to it."""
     sql = render(spark_windows(query(text).select, lambda name: RELATIONS.get(name.lower()), lambda _: ("ts",)))
-    return sorted(" ".join(_shown(value) for value in row) for row in spark.sql(sql).collect())
+    return sorted(" ".join(_render(value) for value in row) for row in spark.sql(sql).collect())
 
 
-def _shown(value: object) -> str:
+def _render(value: object) -> str:
     near = isinstance(value, datetime) and abs(value - EPOCH) < timedelta(hours=1)
     return f"{(value - EPOCH).total_seconds():.8g}" if near else str(value)  # type: ignore[operator]
 
@@ -94,7 +94,7 @@ def test_cumulate_ends_grow_to_the_size(rows: SparkSession) -> None:
     assert run(rows, edge) == ["0 15"]
 
 
-def test_months_go_by_the_calendar(rows: SparkSession) -> None:
+def test_months_follow_the_calendar(rows: SparkSession) -> None:
     text = "SELECT id, window_start, window_end FROM TUMBLE(naive, at, INTERVAL '1' QUARTER)"
     assert run(rows, text) == [
         "1 2024-01-01 00:00:00 2024-04-01 00:00:00",
@@ -119,7 +119,7 @@ def test_types_of_edges(rows: SparkSession) -> None:
         assert types(f"SELECT window_start, window_end FROM {window.format('day')}") == ["timestamp"] * 2
 
 
-def test_sessions_are_per_the_other_keys(rows: SparkSession) -> None:
+def test_sessions_are_per_key(rows: SparkSession) -> None:
     text = "SELECT item AS i, window_start, window_end, COUNT(*) FROM SESSION(bids, ts, 7s) GROUP BY i, 2, 3"
     assert run(rows, text) == [
         "a 21 28 1",
@@ -129,13 +129,13 @@ def test_sessions_are_per_the_other_keys(rows: SparkSession) -> None:
     ]
 
 
-def test_a_row_a_gap_away_begins_a_session(rows: SparkSession) -> None:
+def test_a_row_one_gap_later_starts_a_new_session(rows: SparkSession) -> None:
     text = "SELECT SESSION_START(ts, {0}), COUNT(*) FROM bids WHERE price IN (3, 4) GROUP BY SESSION(ts, {0})"
     assert run(rows, text.format("11s")) == ["10 1", "21 1"]
     assert run(rows, text.format("INTERVAL '11.000001' SECOND")) == ["10 2"]
 
 
-def test_sessions_see_rows_after_where(rows: SparkSession) -> None:
+def test_sessions_contain_the_rows_that_pass_where(rows: SparkSession) -> None:
     text = (
         "SELECT b.window_start, price FROM SESSION(bids, ts, 7s) b WHERE b.price <> 2 AND window_start >= '1970-01-01'"
     )
@@ -150,6 +150,6 @@ def test_windows_over_windows(rows: SparkSession) -> None:
     assert run(rows, nested) == ["0 3", "60 7"]
 
 
-def test_a_query_without_windows_stays(rows: SparkSession) -> None:
+def test_a_query_without_windows_is_not_changed(rows: SparkSession) -> None:
     text = "SELECT item, COUNT(*) FROM bids GROUP BY item"
     assert render(spark_windows(query(text).select, lambda _: None)) == text

@@ -1,4 +1,4 @@
-"""What micro-batches emitted becomes what the step emitted; a failure shows both sides."""
+"""The changes of several micro-batches are consolidated into those of a step; a failure shows both sides."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def ops(changes):
     return sorted((change.op, *change.values) for change in changes)
 
 
-def test_one_micro_batch_is_left_as_it_is():
+def test_one_micro_batch_is_not_changed():
     changes = [Emitted(1, "-D", ("a", 1)), Emitted(1, "+I", ("a", 1))]
     assert consolidate(changes, (0,), False) == changes
 
@@ -27,19 +27,19 @@ def test_a_chain_of_updates_is_one_update():
     assert ops(consolidate(changes, None, False)) == [("+U", "a", 3), ("-U", "a", 1)]
 
 
-def test_a_row_that_came_and_changed_is_an_insertion():
+def test_an_insert_followed_by_an_update_is_an_insert():
     changes = [Emitted(1, "+I", ("a", 1)), Emitted(2, "-U", ("a", 1)), Emitted(2, "+U", ("a", 2))]
     assert ops(consolidate(changes, (0,), False)) == [("+I", "a", 2)]
     assert ops(consolidate(changes, None, False)) == [("+I", "a", 2)]
 
 
-def test_a_row_that_changed_and_went_is_a_deletion():
+def test_an_update_followed_by_a_delete_is_a_delete():
     changes = [Emitted(1, "-U", ("a", 1)), Emitted(1, "+U", ("a", 2)), Emitted(2, "-D", ("a", 2))]
     assert ops(consolidate(changes, (0,), False)) == [("-D", "a", 1)]
     assert ops(consolidate(changes, None, False)) == [("-D", "a", 1)]
 
 
-def test_what_came_and_went_is_nothing():
+def test_an_insert_followed_by_a_delete_is_nothing():
     changes = [Emitted(1, "+I", ("a", 1)), Emitted(2, "-D", ("a", 1))]
     assert consolidate(changes, (0,), False) == []
     assert consolidate(changes, (0,), True) == []
@@ -55,7 +55,7 @@ def test_equal_rows_are_counted():
     assert ops(consolidate(changes, None, False)) == [("+I", 1)]
 
 
-def test_a_failure_shows_title_place_step_both_sides_and_the_plan():
+def test_a_failure_shows_title_location_step_both_sides_and_the_plan():
     expected, actual = [Comparable((1,)), Comparable((2,))], [Comparable((1,)), Comparable((3,))]
     lines = side_by_side(diff(expected, actual), ["+I a | 15", "-U b | 1"], ["+I a | 15", "+I c | 1"])
     failure = Failure(Path("x.spec"), 7, "A title.", "the first step", "", "< v", lines, "Scan t")

@@ -1,4 +1,4 @@
-"""Spec files are read as their grammar says, and a mistake is named with its line."""
+"""Spec files are parsed by their grammar, and a syntax error names its line."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ clock +1h30m
 ? SELECT count(*) FROM v
   1
 late bids 0
-waterline bids.ts none
+watermark bids.ts none
 restart
 end
 error EMIT_NEEDS_WATERLINE
@@ -55,21 +55,21 @@ def test_every_heading_is_read():
     assert spec.title == "A late row within the allowed lateness corrects a result that is already out."
     assert [type(item).__name__ for item in spec.items] == [
         *("Sql", "Kind", "Step", "Emits", "Clock", "Emits", "Content", "Ask"),
-        *("Late", "Watermark", "Restart", "End", "Refused", "Warned"),
+        *("Late", "Watermark", "Restart", "End", "Rejected", "Warned"),
     ]
     assert spec.runs == 3
 
 
 def test_a_step_has_its_rows_in_order_over_all_relations():
     step = next(item for item in parse(WHOLE).items if isinstance(item, model.Step))
-    bids, keyed, advance = step.inputs
-    assert isinstance(bids, model.Rows) and isinstance(keyed, model.Rows)
+    bids, tombstones, advance = step.inputs
+    assert isinstance(bids, model.Rows) and isinstance(tombstones, model.Rows)
     assert [(row.sign, row.cells) for row in bids.rows] == [
         ("", ("a", "10", "12:00:03")),
         ("-", ("a", "5", "12:00:07")),
         ("", ("'x | y'", "-5", "NULL")),
     ]
-    assert [(row.tombstone, row.cells) for row in keyed.rows] == [(True, ("a",))]
+    assert [(row.tombstone, row.cells) for row in tombstones.rows] == [(True, ("a",))]
     assert advance == model.Advance(18, "bids", "ts", "12:00:10")
 
 
@@ -78,10 +78,10 @@ def test_changes_have_ops_and_statements_have_texts():
     emits = [item for item in spec.items if isinstance(item, model.Emits)]
     assert emits[0].rows == ()
     assert [row.sign for row in emits[1].rows] == ["+I", "-"]
-    refused = next(item for item in spec.items if isinstance(item, model.Refused))
-    assert refused.code == "EMIT_NEEDS_WATERLINE"
-    assert refused.texts == ("GROUP BY item", "second")
-    assert refused.statement.strip().endswith("EMIT FINAL;")
+    rejected = next(item for item in spec.items if isinstance(item, model.Rejected))
+    assert rejected.code == "EMIT_NEEDS_WATERLINE"
+    assert rejected.texts == ("GROUP BY item", "second")
+    assert rejected.statement.strip().endswith("EMIT FINAL;")
     clock = next(item for item in spec.items if isinstance(item, model.Clock))
     assert clock.micros == 5_400_000_000
 
@@ -106,7 +106,7 @@ def test_changes_have_ops_and_statements_have_texts():
         ("# t\n> a b", 2, "expected `> RELATION`"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(text, line, says):
+def test_a_syntax_error_names_its_line(text, line, says):
     with pytest.raises(model.SpecSyntaxError) as caught:
         parse(text, Path("x.spec"))
     assert f"x.spec:{line}:" in caught.value.message

@@ -1,4 +1,4 @@
-"""The spec runner fails when it should, and says why."""
+"""The spec runner fails when it should, with the reason."""
 
 from pathlib import Path
 
@@ -7,11 +7,10 @@ import pytest
 from tests.model.random_views.generate import make
 from tests.model.random_views.shrink import shrink
 from tests.model.random_views.timed import make_timed
-from tidegate.testing.oracle import Oracle
-from tidegate.testing.paths import find, matches, run_paths
-from tidegate.testing.spec.files import run_file
+from tidegate.testing.oracle.oracle import Oracle
+from tidegate.testing.spec.files import find, matches, run_file, run_paths, run_together
 from tidegate.testing.spec.parser import parse, read
-from tidegate.testing.spec.renaming import can_share, renamed, with_prefix
+from tidegate.testing.spec.renaming import can_share, rename, with_prefix
 
 GOOD = """\
 # Sums follow their rows.
@@ -42,9 +41,34 @@ step one row
 ? SELECT k FROM v
   z
 late t 3
-waterline t.x 5
+watermark t.x 5
 step never runs
 advance t.x 5
+"""
+ERRORS = """\
+# Errors name the relations of the spec.
+sql
+  CREATE TABLE t (k INT, x INT);
+error UNKNOWN_COLUMN
+  CREATE MATERIALIZED VIEW v AS SELECT y FROM t;
+  ~ SELECT y FROM t;
+sql
+  CREATE SOURCE s (k INT LATENESS 5);
+  CREATE MATERIALIZED VIEW v AS SELECT k FROM s;
+step
+> t
+  - 3 | 1
+> s
+  10
+? SELECT relation, code FROM system.errors
+  t | ROW_NOT_FOUND
+step
+> s
+  1
+? SELECT relation, view, row FROM system.late_rows
+  s | NULL | {"k":1}
+? DESCRIBE s
+  k | INT | true
 """
 TIME = """\
 # Frontiers, late rows, the clock and the end of inputs can be checked.
@@ -85,12 +109,12 @@ watermark s.ts infinity
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("specs")
-    (made / "good.spec").write_text(GOOD)
-    (made / "time.spec").write_text(TIME)
-    (made / "wrong.spec").write_text(WRONG)
-    (made / "unreadable.spec").write_text("# Title\nthis is no heading\n")
-    return made
+    created = tmp_path_factory.mktemp("specs")
+    (created / "good.spec").write_text(GOOD)
+    (created / "time.spec").write_text(TIME)
+    (created / "wrong.spec").write_text(WRONG)
+    (created / "unreadable.spec").write_text("# Title\nthis is no heading\n")
+    return created
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +139,12 @@ def test_every_wrong_check_is_reported_with_its_line(summary):
         (18, "the watermark of t.x is none, expected 5"),
         (19, "t.x has no watermark to advance"),
     ]
-    shown = wrong.failures[2].render()
-    assert "  Nothing in here is right." in shown
-    assert "  step: one row" in shown
-    assert "- +I b | 2" in shown and "missing" in shown
-    assert "+I a | 1  unexpected" in shown
-    assert "aggregate" in shown.split("EXPLAIN")[1]
+    report = wrong.failures[2].render()
+    assert "  Nothing in here is right." in report
+    assert "  step: one row" in report
+    assert "- +I b | 2" in report and "missing" in report
+    assert "+I a | 1  unexpected" in report
+    assert "aggregate" in report.split("EXPLAIN")[1]
 
 
 def test_a_file_that_cannot_be_read_is_a_failure(summary):
@@ -129,13 +153,13 @@ def test_a_file_that_cannot_be_read_is_a_failure(summary):
 
 
 def test_content_that_is_not_the_batch_answer_is_a_failure(folder, spark, monkeypatch):
-    monkeypatch.setattr(Oracle, "give", lambda self, relation, given: None)
+    monkeypatch.setattr(Oracle, "write", lambda self, relation, rows: None)
     result = run_file(folder / "good.spec", spark, restarts=False)
     assert [failure.message for failure in result.failures] == ["v is not what its SELECT gives as a batch"]
     assert "a | 1    unexpected" in " ".join(result.failures[0].render().split("\n"))
 
 
-def test_files_are_found_and_chosen_by_a_word(folder):
+def test_files_are_selected_by_a_word(folder):
     assert [path.name for path in find([folder, folder / "good.spec"])] == [
         "good.spec",
         "time.spec",
@@ -148,20 +172,23 @@ def test_files_are_found_and_chosen_by_a_word(folder):
         find([folder / "missing"])
 
 
-def test_relations_are_renamed_by_place_and_nothing_else_is():
+def test_only_names_of_relations_are_renamed():
     sql = "CREATE MATERIALIZED VIEW t AS SELECT a.a AS t, 'a' AS x FROM a WHERE a.t > 1 -- a\n"
     names = {"a": "p_a", "t": "p_t"}
     assert (
-        renamed(sql, names)
+        rename(sql, names)
         == "CREATE MATERIALIZED VIEW p_t AS SELECT p_a.a AS t, 'a' AS x FROM p_a WHERE p_a.t > 1 -- a\n"
     )
 
 
-def test_a_renamed_spec_says_the_same(folder):
+def test_a_renamed_spec_has_the_same_checks(folder):
     spec = read(folder / "good.spec")
     assert can_share(spec)
-    assert not can_share(parse(WRONG))
+    assert can_share(parse(WRONG))
     assert not can_share(parse(TIME))
+    assert not can_share(parse(WRONG.replace("SELECT nothing FROM t;", "SELEKT;")))
+    assert can_share(parse(ERRORS))
+    assert not can_share(parse(ERRORS.replace("system.errors", "system.waterlines")))
     assert not can_share(parse("# Idle.\nsql\n  CREATE SOURCE s (x INT) WITH ('idle_timeout' = '1s');\n"))
     prefixed = with_prefix(spec, "p_")
     assert "CREATE TABLE p_t" in prefixed.items[0].text
@@ -169,21 +196,31 @@ def test_a_renamed_spec_says_the_same(folder):
     assert prefixed.items[2].view == "p_v"
 
 
+def test_a_renamed_spec_has_its_own_errors_and_late_rows(spark, folder):
+    """Statements that fail, and rows of system relations, are checked under the names that the spec has."""
+    (folder / "one.spec").write_text(ERRORS)
+    (folder / "two.spec").write_text(ERRORS.replace("3 |", "4 |"))
+    assert run_together([folder / "one.spec", folder / "two.spec"], spark, restarts=False) == []
+    (folder / "two.spec").write_text(ERRORS.replace("~ SELECT y FROM t", "~ FROM p_t").replace("t | ROW", "t | NO"))
+    failures = run_together([folder / "one.spec", folder / "two.spec"], spark, restarts=False)
+    assert [(failure.path.name, failure.line) for failure in failures] == [("two.spec", 4), ("two.spec", 15)]
+
+
 def test_windows_and_late_rows_are_renamed_too():
     sql = (
         "CREATE MATERIALIZED VIEW v AS SELECT s.k FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
         " GROUP BY window_start, s.k LATE DATA TO late; LATENESS v.k 1; ADVANCE s.ts TO TIMESTAMP '2020-01-01'"
     )
-    found = renamed(sql, {"s": "p_s", "v": "p_v", "late": "p_late"})
-    assert found == sql.replace("s.", "p_s.").replace("TABLE s", "TABLE p_s").replace("v.", "p_v.").replace(
+    renamed = rename(sql, {"s": "p_s", "v": "p_v", "late": "p_late"})
+    assert renamed == sql.replace("s.", "p_s.").replace("TABLE s", "TABLE p_s").replace("v.", "p_v.").replace(
         "VIEW v", "VIEW p_v"
     ).replace("TO late", "TO p_late")
 
 
-@pytest.mark.parametrize("made", [make, make_timed])
-def test_a_seed_makes_one_case_and_shrinking_keeps_what_fails(made):
-    case = made(7, 10)
-    assert case.spec() == made(7, 10).spec()
+@pytest.mark.parametrize("generate", [make, make_timed])
+def test_a_seed_generates_one_case_and_shrinking_keeps_the_failure(generate):
+    case = generate(7, 10)
+    assert case.spec() == generate(7, 10).spec()
     assert parse(case.spec(), Path("x.spec")).runs == len(case.steps)
     view = case.views[-1]
     alone = case.with_views({view.name})

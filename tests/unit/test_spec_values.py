@@ -1,4 +1,4 @@
-"""Cells are values by the type of their column, and values print as cells that mean the same."""
+"""Cells are parsed by the type of their column, and values are rendered as cells that parse to the same value."""
 
 import math
 from datetime import UTC, date, datetime
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.core.types import Type, parse_type
-from tidegate.testing.spec import cells
+from tidegate.testing.spec import values as cells
 from tidegate.testing.spec.compare import Comparable, comparable, diff, same
 from tidegate.testing.spec.values import WrongValue, parse, show
 
@@ -26,7 +26,7 @@ from tidegate.testing.spec.values import WrongValue, parse, show
         ("' ' | ''", ("' '", "''")),
     ],
 )
-def test_cells_are_split_outside_of_quotes(text, parts):
+def test_cells_are_not_split_inside_quotes(text, parts):
     assert cells.split(text) == parts
 
 
@@ -58,7 +58,7 @@ def test_cells_are_split_outside_of_quotes(text, parts):
         ('{"1": true}', "map<int,boolean>", {1: True}),
     ],
 )
-def test_a_cell_is_a_value_of_its_type(cell, kind, value):
+def test_a_cell_is_parsed_by_its_type(cell, kind, value):
     parsed = parse(cell, parse_type(kind))
     if kind.startswith("struct"):
         value = {"a": Decimal("1.5"), "b": [datetime(2020, 1, 1, 12, tzinfo=UTC)]}
@@ -76,7 +76,7 @@ def test_a_cell_is_a_value_of_its_type(cell, kind, value):
         ("[1", "array<int>"),
     ],
 )
-def test_a_cell_of_another_type_is_refused(cell, kind):
+def test_a_cell_of_another_type_is_rejected(cell, kind):
     with pytest.raises(WrongValue, match=f"is not a value of type {kind.upper()}"):
         parse(cell, parse_type(kind))
 
@@ -94,7 +94,7 @@ VALUES = {
 
 
 @given(st.sampled_from(sorted(VALUES)).flatmap(lambda kind: st.tuples(st.just(kind), VALUES[kind])))
-def test_what_is_shown_reads_as_the_same_value(case):
+def test_a_rendered_value_is_parsed_to_the_same_value(case):
     name, value = case
     kind = parse_type(name)
     row = " | ".join([show(value, kind), "1"])
@@ -103,7 +103,7 @@ def test_what_is_shown_reads_as_the_same_value(case):
 
 
 @pytest.mark.parametrize("text", ["map<string,array<int>>", "struct<a:decimal(10,2),b:map<string,int>>", "timestamp"])
-def test_types_print_as_they_are_read(text):
+def test_types_are_printed_as_they_are_written(text):
     assert str(parse_type(text)) == text
 
 
@@ -124,14 +124,14 @@ def test_doubles_agree_within_a_relative_billionth():
     assert not diff([comparable([math.nan], DOUBLE)], [comparable([math.nan], DOUBLE)])
 
 
-def test_a_bare_sign_stands_for_any_op_but_leaves_exact_ones_their_match():
+def test_a_bare_sign_matches_any_op_after_exact_ops_have_matched():
     expected = [Comparable((1,), "+"), Comparable((1,), "+U")]
     assert not diff(expected, [Comparable((1,), "+U"), Comparable((1,), "+I")])
     assert diff(expected, [Comparable((1,), "+I"), Comparable((1,), "+I")])
 
 
-def test_json_texts_are_compared_by_meaning():
+def test_json_texts_are_compared_by_value():
     kind = parse_type("string")
-    written = comparable([parse('{"b": 1, "a": [2]}', kind)], [kind])
-    assert not diff([written], [comparable(['{"a":[2],"b":1}'], [kind])])
-    assert diff([written], [comparable(["not json"], [kind])])
+    document = comparable([parse('{"b": 1, "a": [2]}', kind)], [kind])
+    assert not diff([document], [comparable(['{"a":[2],"b":1}'], [kind])])
+    assert diff([document], [comparable(["not json"], [kind])])

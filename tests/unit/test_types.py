@@ -45,7 +45,7 @@ NAMES = st.text("abz_AZ09 `.:<>,", min_size=1, max_size=5).filter(lambda name: b
 
 def decimals() -> st.SearchStrategy[Type]:
     digits = st.integers(1, 38).flatmap(lambda all_: st.tuples(st.just(all_), st.integers(0, all_)))
-    return digits.map(lambda found: Type("decimal", digits=found))
+    return digits.map(lambda chosen: Type("decimal", digits=chosen))
 
 
 def nested(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
@@ -53,7 +53,7 @@ def nested(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     return st.one_of(
         inner.map(lambda each: Type("array", (each,))),
         st.tuples(inner.filter(lambda key: key.name != "void"), inner).map(lambda both: Type("map", both)),
-        fields.map(lambda found: Type("struct", tuple(found.values()), tuple(found))),
+        fields.map(lambda chosen: Type("struct", tuple(chosen.values()), tuple(chosen))),
     )
 
 
@@ -61,7 +61,7 @@ TYPES = st.recursive(st.one_of(st.sampled_from(sorted(SIMPLE)).map(Type), decima
 
 
 def to_spark(kind: Type) -> spark.DataType:
-    """The type as pyspark's own, which needs no session."""
+    """The type as one of pyspark, which needs no session."""
     inner = [to_spark(each) for each in kind.inner]
     match kind.name:
         case "decimal":
@@ -77,7 +77,7 @@ def to_spark(kind: Type) -> spark.DataType:
 
 
 def without_maps(kind: Type) -> Type:
-    """The type with every map as a list of its entries, which is how state keeps it."""
+    """The type with every map as a list of its entries, as it is stored in state."""
     inner = tuple(without_maps(each) for each in kind.inner)
     if kind.name == "map":
         return Type("array", (Type("struct", inner, ("key", "value")),))
@@ -86,13 +86,13 @@ def without_maps(kind: Type) -> Type:
 
 @given(TYPES)
 @settings(deadline=None)
-def test_arrow_types_are_those_of_spark(kind: Type) -> None:
+def test_arrow_types_equal_those_of_spark(kind: Type) -> None:
     assert to_arrow(kind) == to_arrow_type(to_spark(kind), timezone="UTC")
 
 
 @given(TYPES)
 @settings(deadline=None)
-def test_polars_types_are_those_of_arrow_columns(kind: Type) -> None:
+def test_polars_types_equal_those_of_arrow_columns(kind: Type) -> None:
     column = pl.from_arrow(pa.array([], to_arrow(without_maps(kind))))
     assert isinstance(column, pl.Series)
     assert to_polars(kind) == column.dtype
@@ -100,20 +100,20 @@ def test_polars_types_are_those_of_arrow_columns(kind: Type) -> None:
 
 @given(TYPES)
 @settings(deadline=None)
-def test_names_lead_back_to_the_type(kind: Type) -> None:
+def test_names_are_parsed_to_the_same_type(kind: Type) -> None:
     assert parse_type(str(kind)) == kind
     assert parse_type(kind.render(upper=True)) == kind
 
 
 @given(TYPES)
 @settings(deadline=None)
-def test_names_are_those_of_sparks_json(kind: Type) -> None:
+def test_names_equal_those_of_sparks_json(kind: Type) -> None:
     assert name_from_json(to_spark(kind).jsonValue()) == str(kind)
 
 
 @given(TYPES)
 @settings(deadline=None)
-def test_arrow_types_lead_back_to_the_type(kind: Type) -> None:
+def test_arrow_types_convert_back_to_the_type(kind: Type) -> None:
     assert to_arrow(from_arrow(to_arrow(kind))) == to_arrow(kind)
     assert arrow_type(spark_name(to_arrow(kind))) == to_arrow(kind)
 
@@ -141,7 +141,7 @@ def test_other_spellings(text: str, name: str) -> None:
     assert str(parse_type(text)) == name
 
 
-def test_capitals_are_for_types_and_not_for_fields() -> None:
+def test_types_are_rendered_in_capitals_except_field_names() -> None:
     assert parse_type("struct<a:decimal(5,1),`b c`:array<int>>").render(upper=True) == (
         "STRUCT<a:DECIMAL(5,1),`b c`:ARRAY<INT>>"
     )
@@ -151,17 +151,17 @@ def test_capitals_are_for_types_and_not_for_fields() -> None:
 
 
 def test_fields_may_be_quoted_and_required() -> None:
-    found = arrow_type("struct<`a b`:int not null comment 'x',c:string>")
-    assert isinstance(found, pa.StructType)
-    assert [(field.name, field.nullable) for field in found.fields] == [("a b", False), ("c", True)]
+    struct = arrow_type("struct<`a b`:int not null comment 'x',c:string>")
+    assert isinstance(struct, pa.StructType)
+    assert [(field.name, field.nullable) for field in struct.fields] == [("a b", False), ("c", True)]
 
 
 @pytest.mark.parametrize(
     "name", ["interval year to month", "interval", "variant", "array<variant>", "array<bigint", "bigint string", ""]
 )
-def test_what_cannot_be_stored_is_refused(name: str) -> None:
+def test_types_that_cannot_be_stored_are_rejected(name: str) -> None:
     for convert in (arrow_type, polars_type):
-        with pytest.raises(Error) as refused:
+        with pytest.raises(Error) as caught:
             convert(name)
-        assert refused.value.code == "NOT_SUPPORTED"
-        assert refused.value.message == f"columns of type {name} cannot be stored"
+        assert caught.value.code == "NOT_SUPPORTED"
+        assert caught.value.message == f"columns of type {name} cannot be stored"

@@ -1,4 +1,4 @@
-"""Rows that workers read themselves go to the same buckets as rows that Spark hashed."""
+"""Rows that workers read themselves are assigned to the same buckets as rows hashed by Spark."""
 
 import datetime as dt
 import random
@@ -22,12 +22,12 @@ VALUES = {
 }
 
 
-def test_every_supported_type_is_tried():
+def test_every_supported_type_is_tested():
     assert VALUES.keys() == SUPPORTED
 
 
 @pytest.mark.parametrize("nulls", [False, True])
-def test_hashes_are_those_of_spark(spark, nulls):
+def test_hashes_equal_those_of_spark(spark, nulls):
     generator = random.Random(7)
     names = list(VALUES)
     rows = [
@@ -37,8 +37,8 @@ def test_hashes_are_those_of_spark(spark, nulls):
     schema = ", ".join(f"c{place} {name}" for place, name in enumerate(names))
     frame = spark.createDataFrame(rows, schema)
     columns = [(f"c{place}", name) for place, name in enumerate(names)]
-    wanted = [[column] for column in columns] + [columns, columns[::-1], columns[3:6]]
-    items = [f"xxhash64({', '.join(name for name, _ in each)}) AS h{n}" for n, each in enumerate(wanted)]
+    keys = [[column] for column in columns] + [columns, columns[::-1], columns[3:6]]
+    items = [f"xxhash64({', '.join(name for name, _ in each)}) AS h{n}" for n, each in enumerate(keys)]
     table = pl.from_arrow(frame.selectExpr("*", *items).toArrow())
-    for number, each in enumerate(wanted):
+    for number, each in enumerate(keys):
         assert hashes(table, each).to_list() == table[f"h{number}"].to_list(), each

@@ -20,10 +20,10 @@ def frame(rows: list[tuple[str | None, int | None, int]]) -> pl.DataFrame:
 
 
 def weights(rows: pl.DataFrame, *columns: str) -> Counter[tuple[object, ...]]:
-    found: Counter[tuple[object, ...]] = Counter()
+    counts: Counter[tuple[object, ...]] = Counter()
     for row in rows.iter_rows(named=True):
-        found[tuple(row[column] for column in columns)] += row[WEIGHT]
-    return Counter({key: weight for key, weight in found.items() if weight})
+        counts[tuple(row[column] for column in columns)] += row[WEIGHT]
+    return Counter({key: weight for key, weight in counts.items() if weight})
 
 
 @given(ROWS)
@@ -37,41 +37,41 @@ def test_consolidation_keeps_every_weight(rows: list[tuple[str | None, int | Non
 
 @given(ROWS)
 @settings(deadline=None)
-def test_changes_mean_the_same_rows_and_never_both_signs(rows: list[tuple[str | None, int | None, int]]) -> None:
-    found = zset.changes(frame(rows), ["k"], ["k"], append=False)
-    assert weights(found, "v") == weights(frame(rows), "v")
+def test_changes_add_up_to_the_rows_and_never_have_both_signs(rows: list[tuple[str | None, int | None, int]]) -> None:
+    changes = zset.changes(frame(rows), ["k"], ["k"], append=False)
+    assert weights(changes, "v") == weights(frame(rows), "v")
     signs = {}
-    for row in found.iter_rows(named=True):
+    for row in changes.iter_rows(named=True):
         signs.setdefault(row["v"], set()).add(row[WEIGHT] > 0)
     assert all(len(each) == 1 for each in signs.values())
 
 
-def test_a_row_is_expanded_as_often_as_it_is_there() -> None:
+def test_a_row_is_expanded_as_often_as_its_weight() -> None:
     rows = pl.DataFrame({"v": [[1], [2, 3]], WEIGHT: [2, 1]})
     assert zset.expand(rows)["v"].to_list() == [[1], [1], [2, 3]]
 
 
 def test_both_halves_of_a_change_of_one_key_are_an_update() -> None:
-    found = zset.changes(frame([("a", 1, -1), ("a", 2, 1), ("b", 5, 1), (None, 7, -1)]), [], ["k"], append=False)
-    ops = [(row["k"], row["v"], row[OP]) for row in found.iter_rows(named=True)]
+    changes = zset.changes(frame([("a", 1, -1), ("a", 2, 1), ("b", 5, 1), (None, 7, -1)]), [], ["k"], append=False)
+    ops = [(row["k"], row["v"], row[OP]) for row in changes.iter_rows(named=True)]
     assert sorted(ops, key=str) == [("a", 1, "-U"), ("a", 2, "+U"), ("b", 5, "+I"), (None, 7, "-D")]
 
 
 def test_retractions_come_first() -> None:
-    found = zset.changes(frame([("a", 2, 1), ("a", 1, -1)]), [], ["k"], append=False)
-    assert found[OP].to_list() == ["-U", "+U"]
+    changes = zset.changes(frame([("a", 2, 1), ("a", 1, -1)]), [], ["k"], append=False)
+    assert changes[OP].to_list() == ["-U", "+U"]
 
 
-def test_groups_that_swap_their_results_change_nothing_to_a_reader() -> None:
+def test_groups_that_swap_their_results_have_no_visible_change() -> None:
     swapped = [("a", 1, -1), ("a", 2, 1), ("b", 2, -1), ("b", 1, 1)]
     assert zset.changes(frame(swapped), ["k"], ["k"], append=False).is_empty()
 
 
 def test_a_relation_without_a_key_has_no_updates() -> None:
-    found = zset.changes(frame([("a", 1, -1), ("a", 2, 1)]), [], None, append=False)
-    assert found[OP].to_list() == ["-D", "+I"]
+    changes = zset.changes(frame([("a", 1, -1), ("a", 2, 1)]), [], None, append=False)
+    assert changes[OP].to_list() == ["-D", "+I"]
 
 
 def test_a_global_aggregate_has_the_empty_key() -> None:
-    found = zset.changes(frame([("x", 1, -1), ("x", 2, 1)]).drop("k"), [], [], append=False)
-    assert found[OP].to_list() == ["-U", "+U"]
+    changes = zset.changes(frame([("x", 1, -1), ("x", 2, 1)]).drop("k"), [], [], append=False)
+    assert changes[OP].to_list() == ["-U", "+U"]

@@ -2,7 +2,7 @@
 
 from tidegate.bind.adhoc import BoundSelect, bind_select, temp_name
 from tidegate.bind.context import Analyzer
-from tidegate.bind.relation import bind_relation, known_times, lateness_note
+from tidegate.bind.relation import bind_relation, check_times, lateness_note
 from tidegate.bind.view import BoundView, Extras, bind_definition
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "bind_definition",
     "bind_relation",
     "bind_select",
-    "known_times",
+    "check_times",
     "lateness_note",
     "temp_name",
 ]

@@ -1,4 +1,4 @@
-"""Aggregate calls: from what a user writes to what the aggregate kernel is told."""
+"""Aggregate calls: from SQL to the functions of the aggregate kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAME_AS = {
 DISTINCT_FORM = {"collect_set": "array_agg", "approx_count_distinct": "count"}
 """Aggregates that are another one with DISTINCT. An approximate count may be exact."""
 
-UNMOVED_BY_DISTINCT = frozenset({"min", "max", "bool_and", "bool_or"})
+SAME_WITH_DISTINCT = frozenset({"min", "max", "bool_and", "bool_or"})
 IGNORE_NULLS: tuple[tuple[str, str], ...] = (("ignore_nulls", "true"),)
 LITERAL_ARGUMENT = {"percentile": "percentage", "listagg": "delimiter"}
 
@@ -57,12 +57,12 @@ def contains_aggregate(tree: exp.Expr) -> bool:
 
 
 def bind_aggregate(node: exp.Expr) -> BoundAggregate:
-    """What an aggregate call asks for, in the kernel's words."""
-    inner, condition, ignore_nulls = _unwrapped(node)
-    found = call(inner)
-    if found is None:
+    """The function, arguments and options of an aggregate call."""
+    inner, condition, ignore_nulls = _unwrap(node)
+    function = call(inner)
+    if function is None:
         raise unsupported("this aggregate", span_of(node))
-    name, args, distinct = found.name, found.args, found.distinct
+    name, args, distinct = function.name, function.args, function.distinct
     if name == "count_if":
         return BoundAggregate("count", (), False, _both(condition, args[0]), ())
     if name in DISTINCT_FORM:
@@ -76,10 +76,10 @@ def bind_aggregate(node: exp.Expr) -> BoundAggregate:
         args, options = _literal_argument(name, args)
     if name == "count":
         args = _count_args(args, distinct)
-    return BoundAggregate(name, args, distinct and name not in UNMOVED_BY_DISTINCT, condition, options)
+    return BoundAggregate(name, args, distinct and name not in SAME_WITH_DISTINCT, condition, options)
 
 
-def _unwrapped(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
+def _unwrap(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
     condition, ignore_nulls = None, False
     while not isinstance(node, exp.AggFunc):
         if isinstance(node, exp.Filter):

@@ -1,4 +1,4 @@
-"""What binding a query needs, and what it gives."""
+"""The context in which a query is bound, and the result of binding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.plan import Node, Project, keep
 
 
 class Analyzer(Protocol):
-    """Answers as Spark would, and raises `tidegate.Error` without a span where Spark refuses."""
+    """Types and values as Spark computes them. Raises `tidegate.Error` without a span where Spark fails."""
 
     def columns(self, schema: Schema, exprs: Sequence[str]) -> Schema:
         """Names and types of Spark SQL expressions (aliased or not) over a relation with these columns."""
@@ -33,15 +33,15 @@ class Analyzer(Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound query: its plan, and the columns of it that can be seen. What cannot be seen are parts of its key."""
+    """A bound query: its plan, and the visible columns of it. Hidden columns are parts of its key."""
 
     plan: Node
     fields: tuple[Field, ...]
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        seen = {each.column for each in self.fields}
-        return tuple(name for name in self.plan.columns if name not in seen)
+        visible = {each.column for each in self.fields}
+        return tuple(name for name in self.plan.columns if name not in visible)
 
     def visible(self) -> Node:
         """A plan with exactly the visible columns."""
@@ -53,9 +53,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Context:
-    """The relations and named subqueries that a query can read. `dependencies` collects those it does read, `warnings`
-    what its author should know. `name` is that of the view. `lateness` (ALLOWED LATENESS, in microseconds) and
-    `max_groups` are told to every windowed grouping."""
+    """The relations and named subqueries that a query can read. `dependencies` collects the relations it does read,
+    `warnings` those for its author. `name` is that of the view. `lateness` (ALLOWED LATENESS, in microseconds) and
+    `max_groups` apply to every windowed grouping."""
 
     catalog: Catalog
     analyzer: Analyzer
@@ -77,7 +77,7 @@ class Context:
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """A column name that is not taken in any case, and takes it."""
+    """A column name that is not in `taken`, whatever the case. It is added to `taken`."""
     candidate, number = name, 1
     while candidate.casefold() in taken:
         candidate, number = f"{name}__{number}", number + 1

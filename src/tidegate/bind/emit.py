@@ -1,4 +1,4 @@
-"""EMIT: which gate a view's changes wait at, and whether one can work there at all."""
+"""EMIT: the gate of a view, and errors for strategies that cannot work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Strategy:
 
 
 def strategy_of(query: Query, plan: Node, forced: str | None = None) -> Strategy | None:
-    """What the query says, or what its shape says if it does not: a window over WATERMARK FOR waits for its end."""
+    """The strategy that the query names, or the default: a window over WATERMARK FOR waits for its end."""
     lateness = lateness_of(query)
     if forced is not None:
         return Strategy(forced, None, lateness)
@@ -52,20 +52,20 @@ def lateness_of(query: Query) -> int:
 
 
 def micros_of(tree: exp.Expr, what: str, zero: bool = False) -> int:
-    """A duration that does not depend on the calendar."""
-    found = length(tree)
-    if found is None or found.months or found.micros < 0 or (found.micros == 0 and not zero):
+    """The microseconds of a duration that does not depend on the calendar."""
+    duration = length(tree)
+    if duration is None or duration.months or duration.micros < 0 or (duration.micros == 0 and not zero):
         raise make(
             "INVALID_WINDOW",
             message=f"{what} {render(tree)} is not a fixed length of time above zero",
             hint=f"write {what} INTERVAL '10' SECOND",
             span=span_of(tree),
         )
-    return found.micros
+    return duration.micros
 
 
 def add_gate(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
-    """The plan with the gate its strategy asks for, as deep as it can stand: right above its aggregate."""
+    """The plan with the gate of its strategy, as deep as possible: directly above its aggregate."""
     if strategy.name in KEYED and plan.traits.key is None:
         raise make("EMIT_NEEDS_KEY", strategy=strategy.words, span=strategy.span or span)
     if strategy.name in ("changes", "on_update"):
@@ -77,8 +77,7 @@ def add_gate(plan: Node, strategy: Strategy, visible: int, span: Span) -> Node:
 
 
 def cap_groups(plan: Node, most: int | None) -> Node:
-    """`max_groups` of a view that groups without a window; windows have it already, and what is not grouped by anything
-    is one group."""
+    """Apply `max_groups` to a view that groups by keys and not by windows, which have it already."""
     core = _core(plan)
     if most is None or not isinstance(core, Aggregate) or not core.keys:
         return plan
@@ -86,26 +85,26 @@ def cap_groups(plan: Node, most: int | None) -> Node:
 
 
 def final_gate(plan: Node, column: str, span: Span | None) -> Node:
-    """`emit_final`: rows leave once a column is below its watermark."""
-    line = plan.traits.watermark(column)
-    if line is None:
+    """The gate of `emit_final`: a row is emitted once a column of it is below its watermark."""
+    watermark = plan.traits.watermark(column)
+    if watermark is None:
         raise _no_watermark_error("emit_final", column, dict(plan.traits.lost).get(column), plan, span)
-    return Gate(plan, "final", (Closing(column, line, line),))
+    return Gate(plan, "final", (Closing(column, watermark, watermark),))
 
 
 def _waits_by_default(plan: Node) -> bool:
     core = _core(plan)
     if isinstance(core, WindowAggregate):
-        line = core.watermark
+        watermark = core.watermark
     elif isinstance(core, Window):
-        line = core.input.traits.watermark(core.window.time)
+        watermark = core.input.traits.watermark(core.window.time)
     else:
         return False
-    return line is not None and any(each.note == "watermark" for each in line.declarations)
+    return watermark is not None and any(each.note == "watermark" for each in watermark.declarations)
 
 
 def _core(plan: Node) -> Node:
-    """What a view's rows come from, below projections and filters."""
+    """The node below the projections and filters of a view."""
     while isinstance(plan, Project | Filter):
         plan = plan.input
     return plan
@@ -129,21 +128,21 @@ def _gate(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) 
 
 
 def _own_lateness(node: Node, strategy: Strategy) -> int:
-    """What windows have not held their watermarks back by already."""
+    """The lateness that the gate subtracts from its watermarks; windows have subtracted it already."""
     return 0 if isinstance(node, WindowAggregate) else strategy.lateness
 
 
 def _closing(node: Node, strategy: Strategy, columns: tuple[str, ...]) -> tuple[Closing, ...]:
     """The columns by which rows close: a window's end, else all that have a watermark."""
     if isinstance(node, WindowAggregate | Window):
-        line = node.watermark if isinstance(node, WindowAggregate) else node.input.traits.watermark(node.window.time)
-        found = [(node.window.end, line, True)] if line is not None else []
+        time = node.input.traits.watermark(node.window.time)
+        candidates = [(node.window.end, time, True)] if time is not None else []
     else:
-        found = [(column, line, False) for column, line in node.traits.watermarks if column in columns]
+        candidates = [(column, watermark, False) for column, watermark in node.traits.watermarks if column in columns]
     closing = []
-    for column, line, inclusive in found:
-        release = line.lagged(strategy.lateness if strategy.name == "on_window_close" else 0)
-        late = line.lagged(strategy.lateness)
+    for column, watermark, inclusive in candidates:
+        release = watermark.lag_by(strategy.lateness if strategy.name == "on_window_close" else 0)
+        late = watermark.lag_by(strategy.lateness)
         if release is not None and late is not None:
             closing.append(Closing(column, release, late, inclusive))
     return tuple(closing)
@@ -151,17 +150,17 @@ def _closing(node: Node, strategy: Strategy, columns: tuple[str, ...]) -> tuple[
 
 def _unclosable_error(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) -> Error:
     lost = {column: why for column, why in node.traits.lost if column in columns}
-    place = strategy.span or span
+    span = strategy.span or span
     if isinstance(node, WindowAggregate | Window):
         below = dict(node.input.traits.lost)
-        return _no_watermark_error(strategy.words, node.window.time, below.get(node.window.time), node, place)
+        return _no_watermark_error(strategy.words, node.window.time, below.get(node.window.time), node, span)
     if lost:
         column, why = next(iter(lost.items()))
-        return _no_watermark_error(strategy.words, column, why, node, place)
+        return _no_watermark_error(strategy.words, column, why, node, span)
     if isinstance(node, Aggregate):
-        return _not_grouped_by_time_error(node, strategy, place)
-    shown = [column for column in columns if not column.startswith("__")]
-    return _no_watermark_error(strategy.words, ", ".join(shown) or "this view", None, node, place)
+        return _not_grouped_by_time_error(node, strategy, span)
+    named = [column for column in columns if not column.startswith("__")]
+    return _no_watermark_error(strategy.words, ", ".join(named) or "this view", None, node, span)
 
 
 def _not_grouped_by_time_error(node: Aggregate, strategy: Strategy, span: Span) -> Error:
@@ -205,5 +204,5 @@ def _no_watermark_error(words: str, column: str, why: str | None, node: Node, sp
 
 def _times_below(node: Node) -> list[str]:
     """Columns further below that have a watermark, the nearest first."""
-    found = [name for name, _ in node.traits.watermarks if not name.startswith("__")]
-    return found or [name for below in node.inputs for name in _times_below(below)]
+    times = [name for name, _ in node.traits.watermarks if not name.startswith("__")]
+    return times or [name for below in node.inputs for name in _times_below(below)]

@@ -1,4 +1,4 @@
-"""GROUP BY, HAVING and aggregates: keys and arguments are projected, aggregated, and the rest computed from that."""
+"""Grouping: project keys and arguments, aggregate them, and compute the rest of the SELECT from the result."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import reduce
 
 from sqlglot import exp
 
-from tidegate.bind import typing
-from tidegate.bind.aggregates import bind_aggregate, contains_aggregate, is_aggregate
+from tidegate.bind.aggregates import BoundAggregate, bind_aggregate, contains_aggregate, is_aggregate
 from tidegate.bind.context import Analyzer
-from tidegate.bind.events.views import TAKEN
+from tidegate.bind.events.views import EXTRACTED
+from tidegate.bind.expressions import canonical_text, typed_items, types_of
 from tidegate.bind.scope import WRITTEN
-from tidegate.bind.unsupported import check_comparable, make_storable, unsupported
+from tidegate.bind.unsupported import check_comparable, make_storable
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
 from tidegate.ir.windows import WindowSpec
 from tidegate.plan import Aggregate, Distinct, Node, Project, WindowAggregate, keep
 from tidegate.plan.scalar import column_tree
-from tidegate.sql import call, render, span_of
+from tidegate.sql import span_of
 
 
 @dataclass(frozen=True)
@@ -31,38 +31,17 @@ class Grouped:
     trees: tuple[exp.Expr, ...]
 
 
-def same_text(tree: exp.Expr) -> str:
-    """A text that is equal for expressions that mean the same but for the case of functions and outer parentheses."""
-
-    def lower(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
-            return exp.Anonymous(this=node.this.lower(), expressions=node.expressions)
-        return node
-
-    return render(tree.unnest().transform(lower))
-
-
-def check_group(clause: exp.Group) -> None:
-    """Refuses several groupings at once."""
-    several = [*clause.args.get("rollup", ()), *clause.args.get("cube", ()), *clause.args.get("grouping_sets", ())]
-    several += [node for node in clause.expressions if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)]
-    for node in several:
-        words = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(node), "GROUPING SETS")
-        hint = "write one SELECT per grouping and UNION ALL them"
-        raise unsupported(words, span_of(node) or span_of(clause), hint)
-
-
 def check_grouped(keys: Sequence[exp.Expr], trees: Sequence[exp.Expr]) -> None:
-    """Refuses aggregates in aggregates or keys, and columns that have many values in a group."""
+    """Reject aggregates in aggregates or keys, and columns that have many values in a group."""
     calls = {text: text for text in _collect_calls(trees)}
-    by_text = {same_text(tree): name for name, tree in _named_keys(keys).items()}
+    by_text = {canonical_text(tree): name for name, tree in _named_keys(keys).items()}
     for tree in trees:
         _lift(tree, by_text, calls)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Groups are per window too: which windows, and what WindowAggregate is told besides."""
+    """The windows of a grouping, with the ALLOWED LATENESS (microseconds) and `max_groups` of its view."""
 
     spec: WindowSpec
     lateness: int
@@ -76,45 +55,50 @@ def group(
     trees: Sequence[exp.Expr],
     windows: Windows | None = None,
 ) -> Grouped:
-    """Aggregates `plan` by the keys, and per window. `trees` are all expressions of the SELECT above the grouping."""
+    """Aggregate `plan` by the keys, and per window. `trees` are all expressions of the SELECT above the grouping."""
     named = _named_keys(keys)
     calls = _collect_calls(trees)
-    wants = {text: bind_aggregate(node) for text, node in calls.items()}
     below = _Arguments(dict(named.items()))
     time = None if windows is None else below.name(column_tree(windows.spec.time), "t")
-    specs = [
-        (want, tuple(below.name(arg, "x") for arg in want.args), below.optional(want.filter, "f"))
-        for want in wants.values()
-    ]
-    columns = typing.items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())])
+    bound = [(bind_aggregate(node), f"__a{number}") for number, node in enumerate(calls.values())]
+    used = [below.of_call(aggregate) for aggregate, _ in bound]
+    columns = typed_items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())])
     check_comparable((item.schema for item in columns if item.name in named), "GROUP BY", _hull(keys))
     arguments = make_storable(Project(plan, columns))
-    types = typing.types_of(analyzer, plan.schema, list(calls.values()))
-    by_name = {column.name: column.type for column in arguments.schema}
-    made = tuple(
-        AggregateCall(
-            func=want.func,
-            args=args,
-            arg_types=tuple(by_name[arg] for arg in args),
-            out=f"__a{number}",
-            type=types[number].type,
-            distinct=want.distinct,
-            filter=condition,
-            options=want.options,
-        )
-        for number, (want, args, condition) in enumerate(specs)
+    types = types_of(analyzer, plan.schema, list(calls.values()))
+    aggregates = tuple(
+        _aggregate_call(aggregate, out, columns_used, type.type, arguments)
+        for (aggregate, out), columns_used, type in zip(bound, used, types, strict=True)
     )
-    outs = {text: f"__a{number}" for number, text in enumerate(calls)}
-    by_text = {same_text(tree): name for name, tree in named.items()}
+    outs = {text: out for text, (_, out) in zip(calls, bound, strict=True)}
+    by_text = {canonical_text(tree): name for name, tree in named.items()}
     identity = tuple(named)
     if windows is None or time is None:
-        grouped = _grouped(arguments, identity, made)
+        grouped = _aggregate(arguments, identity, aggregates)
     else:
         spec = replace(windows.spec, time=time)
-        grouped = WindowAggregate(arguments, spec, identity, made, windows.lateness, windows.max_groups)
+        grouped = WindowAggregate(arguments, spec, identity, aggregates, windows.lateness, windows.max_groups)
         identity = (*identity, spec.start, spec.end)
-        by_text |= {same_text(column_tree(edge)): edge for edge in (spec.start, spec.end)}
+        by_text |= {canonical_text(column_tree(edge)): edge for edge in (spec.start, spec.end)}
     return Grouped(grouped, identity, tuple(_lift(tree, by_text, outs) for tree in trees))
+
+
+def _aggregate_call(
+    aggregate: BoundAggregate, out: str, used: tuple[tuple[str, ...], str | None], type: str, below: Node
+) -> AggregateCall:
+    """The call for the kernel; `used` are the columns of its arguments and of its filter."""
+    args, condition = used
+    types = {column.name: column.type for column in below.schema}
+    return AggregateCall(
+        func=aggregate.func,
+        args=args,
+        arg_types=tuple(types[arg] for arg in args),
+        out=out,
+        type=type,
+        distinct=aggregate.distinct,
+        filter=condition,
+        options=aggregate.options,
+    )
 
 
 def _hull(trees: Sequence[exp.Expr]) -> Span | None:
@@ -122,8 +106,8 @@ def _hull(trees: Sequence[exp.Expr]) -> Span | None:
     return reduce(Span.hull, spans) if spans else None
 
 
-def _grouped(below: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
-    """Groups without aggregates are distinct keys."""
+def _aggregate(below: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
+    """One row per group; without aggregates these are the distinct keys."""
     if calls or not keys:
         return Aggregate(below, keys, calls)
     return Distinct(below if below.columns == keys else Project(below, tuple(keep(below, name) for name in keys)))
@@ -134,14 +118,16 @@ class _Arguments:
 
     def __init__(self, keys: dict[str, exp.Expr]) -> None:
         self.columns = keys
-        self._names = {same_text(tree): name for name, tree in keys.items()}
+        self._names = {canonical_text(tree): name for name, tree in keys.items()}
 
-    def optional(self, tree: exp.Expr | None, prefix: str) -> str | None:
-        return None if tree is None else self.name(tree, prefix)
+    def of_call(self, aggregate: BoundAggregate) -> tuple[tuple[str, ...], str | None]:
+        """The columns of the arguments and of the filter of a call."""
+        args = tuple(self.name(arg, "x") for arg in aggregate.args)
+        return args, None if aggregate.filter is None else self.name(aggregate.filter, "f")
 
     def name(self, tree: exp.Expr, prefix: str) -> str:
         """The column that holds an expression; a plain column is itself."""
-        text = same_text(tree)
+        text = canonical_text(tree)
         if text not in self._names:
             plain = tree.name if isinstance(tree, exp.Column) else None
             self._names[text] = plain if plain and plain not in self.columns else f"__{prefix}{len(self.columns)}"
@@ -151,31 +137,31 @@ class _Arguments:
 
 def _named_keys(keys: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
     """Column name -> expression. A plain column keeps its name, an expression gets one; each key once."""
-    found: dict[str, exp.Expr] = {}
+    named: dict[str, exp.Expr] = {}
     texts: set[str] = set()
     for key in keys:
         tree = key.unnest()
         if contains_aggregate(tree):
             message = "GROUP BY cannot hold an aggregate"
             raise make("NOT_SUPPORTED", message=message, hint="aggregate in a subquery first", span=span_of(key))
-        if same_text(tree) not in texts:
-            texts.add(same_text(tree))
-            found[tree.name if isinstance(tree, exp.Column) else f"__g{len(found)}"] = tree
-    return found
+        if canonical_text(tree) not in texts:
+            texts.add(canonical_text(tree))
+            named[tree.name if isinstance(tree, exp.Column) else f"__g{len(named)}"] = tree
+    return named
 
 
 def _collect_calls(trees: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
-    """The aggregate calls in expressions, each once."""
-    found: dict[str, exp.Expr] = {}
+    """The aggregate calls in expressions, each once, by their canonical text."""
+    calls: dict[str, exp.Expr] = {}
     for tree in trees:
         for node in tree.walk(prune=is_aggregate):
             if is_aggregate(node):
-                _refuse_nested(node)
-                found.setdefault(same_text(node), node)
-    return found
+                _reject_nested(node)
+                calls.setdefault(canonical_text(node), node)
+    return calls
 
 
-def _refuse_nested(node: exp.Expr) -> None:
+def _reject_nested(node: exp.Expr) -> None:
     inner = [each for each in node.find_all(exp.AggFunc) if each is not node and not _unwraps_to(node, each)]
     if inner:
         message = "an aggregate cannot hold another aggregate"
@@ -191,19 +177,19 @@ def _unwraps_to(node: exp.Expr, inner: exp.Expr) -> bool:
 
 
 _NEVER_A_KEY = (exp.Identifier, exp.Paren, exp.Literal, exp.Ordered)
-"""What may print like a key but is something around it."""
+"""Nodes that can render like a key without being one."""
 
 
 def _lift(tree: exp.Expr, keys: dict[str, str], calls: dict[str, str]) -> exp.Expr:
-    """The expression over the aggregate's columns; NOT_GROUPED for a column that has many values in a group."""
+    """The expression over the columns of the aggregate. NOT_GROUPED for a column that has many values in a group."""
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Paren) and is_aggregate(node.this):
             node = node.this
         if is_aggregate(node):
-            return _at(calls[same_text(node)], node)
-        if not isinstance(node, _NEVER_A_KEY) and (name := keys.get(same_text(node))):
-            return _at(name, node)
+            return _column_at(calls[canonical_text(node)], node)
+        if not isinstance(node, _NEVER_A_KEY) and (name := keys.get(canonical_text(node))):
+            return _column_at(name, node)
         if isinstance(node, exp.Column):
             raise _not_grouped(node)
         return node
@@ -211,7 +197,7 @@ def _lift(tree: exp.Expr, keys: dict[str, str], calls: dict[str, str]) -> exp.Ex
     return tree.transform(replace)
 
 
-def _at(name: str, node: exp.Expr) -> exp.Column:
+def _column_at(name: str, node: exp.Expr) -> exp.Column:
     tree = column_tree(name)
     span = span_of(node)
     if span is not None:
@@ -220,18 +206,5 @@ def _at(name: str, node: exp.Expr) -> exp.Column:
 
 
 def _not_grouped(node: exp.Column) -> Exception:
-    name = node.meta.get(WRITTEN, node.name) if node.name.startswith(TAKEN) else node.name
+    name = node.meta.get(WRITTEN, node.name) if node.name.startswith(EXTRACTED) else node.name
     return make("NOT_GROUPED", name=name, hint=f"add {name} to GROUP BY, or write MAX({name})", span=span_of(node))
-
-
-def unsupported_in_where(tree: exp.Expr) -> None:
-    """WHERE sees single rows."""
-    for node in tree.walk():
-        if is_aggregate(node):
-            found = call(node)
-            name = found.name.upper() if found else "an aggregate"
-            message = f"WHERE cannot hold {name}: it is evaluated before rows are grouped"
-            raise make("NOT_SUPPORTED", message=message, hint="write it in HAVING", span=span_of(node))
-        if isinstance(node, exp.Window):
-            message = "WHERE cannot hold OVER (...)"
-            raise make("NOT_SUPPORTED", message=message, hint="write it in QUALIFY", span=span_of(node))

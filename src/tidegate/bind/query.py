@@ -1,4 +1,4 @@
-"""Any query -> plan. Both sides of UNION, EXCEPT, INTERSECT get the columns and types that Spark gives the result."""
+"""Any query -> plan: SELECT, set operations, queries in parentheses, WITH."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 
 from sqlglot import exp
 
+from tidegate.bind.clauses import Selected, limit_of, order_keys, order_of
 from tidegate.bind.context import Bound, Context, unique
-from tidegate.bind.items import Selected, limit_of, order_keys, order_of
 from tidegate.bind.scope import Scope
 from tidegate.bind.select import bind_select
 from tidegate.bind.source import BindQuery, fields_of
@@ -21,11 +21,11 @@ from tidegate.sql import span_of
 
 
 def bind_set_operation(query: exp.SetOperation, context: Context, bind_query: BindQuery) -> Bound:
-    """The plan of two queries put together."""
+    """The plan of UNION, EXCEPT or INTERSECT."""
     if query.args.get("by_name") or query.args.get("on"):
         raise unsupported("UNION BY NAME", span_of(query), "list the columns in the same order")
     left, right = bind_query(query.this, context), bind_query(query.expression, context)
-    result = _common(query, context, left, right)
+    result = _result_columns(query, context, left, right)
     plan = _combine(query, _cast_to(left, result), _cast_to(right, result))
     fields = tuple(
         replace(field, name=column.name, span=first.span)
@@ -34,7 +34,7 @@ def bind_set_operation(query: exp.SetOperation, context: Context, bind_query: Bi
     return Bound(_apply_limit(query, plan, Scope(None, fields)), fields)
 
 
-def limited(query: exp.Query, bound: Bound) -> Bound:
+def bind_parenthesized(query: exp.Query, bound: Bound) -> Bound:
     """ORDER BY ... LIMIT around a whole query."""
     plan = bound.visible()
     scope = Scope(None, bound.fields)
@@ -53,8 +53,8 @@ def _apply_limit(query: exp.Query, plan: Node, scope: Scope) -> Node:
     return TopN(make_storable(plan), (), tuple(order_of(key, key.this.name) for key in keys), *limit)
 
 
-def _common(query: exp.SetOperation, context: Context, left: Bound, right: Bound) -> Schema:
-    """Names of the left side, types wide enough for both."""
+def _result_columns(query: exp.SetOperation, context: Context, left: Bound, right: Bound) -> Schema:
+    """The columns of the result: the names of the left side, and types that Spark finds for both."""
     word = type(query).__name__.upper()
     if len(left.fields) != len(right.fields):
         message = f"the sides of {word} have {len(left.fields)} and {len(right.fields)} columns"
@@ -71,7 +71,7 @@ def _common(query: exp.SetOperation, context: Context, left: Bound, right: Bound
 
 
 def _cast_to(side: Bound, result: Schema) -> Node:
-    """The side with the columns of the result."""
+    """The side cast to the columns of the result."""
     taken: set[str] = set()
     items = []
     for field, column in zip(side.fields, result, strict=True):
@@ -92,7 +92,7 @@ def _combine(query: exp.SetOperation, left: Node, right: Node) -> Node:
 
 
 def _sides(left: Node) -> tuple[Node, ...]:
-    """A UNION ALL b UNION ALL c is one union, if nothing happens in between."""
+    """The sides of a union below, if the left side only passes its columns: a UNION ALL b UNION ALL c is one union."""
     if isinstance(left, Project) and isinstance(left.input, UnionAll):
         passes = [item.expression.column for item in left.items] == list(left.input.columns)
         if passes and left.columns == left.input.columns:
@@ -101,7 +101,7 @@ def _sides(left: Node) -> tuple[Node, ...]:
 
 
 def bind_query(query: exp.Query, context: Context) -> Bound:
-    """The plan of a SELECT, of several put together, or of one in parentheses, with its WITH clause."""
+    """The plan of a SELECT, a set operation or a query in parentheses, with its WITH clause."""
     check_clauses(query)
     _check_with(query)
     inside = context.with_ctes(query)
@@ -110,7 +110,7 @@ def bind_query(query: exp.Query, context: Context) -> Bound:
     if isinstance(query, exp.SetOperation):
         return bind_set_operation(query, inside, bind_query)
     if isinstance(query, exp.Subquery):
-        return limited(query, bind_query(query.this, inside))
+        return bind_parenthesized(query, bind_query(query.this, inside))
     if isinstance(query, exp.Values):
         raise unsupported("VALUES in a view", span_of(query), "create a table and insert the rows")
     raise unsupported("this kind of query", span_of(query), "write SELECT ... FROM ...")

@@ -10,9 +10,9 @@ from tidegate.bind.context import Analyzer
 from tidegate.bind.unsupported import check_comparable, check_type, unsupported
 from tidegate.catalog import ConnectorNote, Relation, TimeNote
 from tidegate.catalog.options import accept
+from tidegate.core.quoting import identifier
 from tidegate.core.schema import Column, Schema
 from tidegate.errors import Error, Span, did_you_mean, make
-from tidegate.plan.labels import quoted
 from tidegate.sql import render, span_of
 from tidegate.sql.statements import ColumnDef, Connector, CreateRelation, CreateSink, Lateness, Name, WatermarkClause
 
@@ -99,8 +99,8 @@ def _columns(statement: CreateRelation, key: tuple[str, ...], analyzer: Analyzer
     except Error:
         types = tuple(_type(column, analyzer) for column in statement.columns)
     columns = tuple(
-        Column(column.name.text, found.type, column.nullable and column.name.text not in key)
-        for column, found in zip(statement.columns, types, strict=True)
+        Column(column.name.text, typed.type, column.nullable and column.name.text not in key)
+        for column, typed in zip(statement.columns, types, strict=True)
     )
     for column, declared in zip(columns, statement.columns, strict=True):
         check_type(column, declared.name.span)
@@ -128,27 +128,27 @@ def _append_only(statement: CreateRelation, options: dict[str, str]) -> bool:
 
 def _time_notes(statement: CreateRelation, columns: Schema, analyzer: Analyzer) -> tuple[TimeNote, ...]:
     """WATERMARK FOR, and LATENESS and WATERMARK on columns."""
-    found = [_watermark_note(mark, columns, analyzer) for mark in statement.watermarks]
+    notes = [_watermark_note(clause, columns, analyzer) for clause in statement.watermarks]
     for declared, column in zip(statement.columns, columns, strict=True):
         for kind, value in (("lateness", declared.lateness), ("hold_back", declared.hold_back)):
             if value is not None:
-                found.append(_delay_note(kind, column, value, span_of(value) or declared.name.span, analyzer))
-    for note in found:
-        if found.count(note) > 1:
+                notes.append(_delay_note(kind, column, value, span_of(value) or declared.name.span, analyzer))
+    for note in notes:
+        if notes.count(note) > 1:
             message = f"WATERMARK FOR {note.column} is given twice"
             raise make("ALREADY_EXISTS", message=message, hint="leave one out", span=statement.watermarks[-1].span)
-    return tuple(found)
+    return tuple(notes)
 
 
-def _watermark_note(mark: WatermarkClause, columns: Schema, analyzer: Analyzer) -> TimeNote:
+def _watermark_note(clause: WatermarkClause, columns: Schema, analyzer: Analyzer) -> TimeNote:
     by_name = {column.name.casefold(): column for column in columns}
-    column = by_name.get(mark.column.text.casefold())
+    column = by_name.get(clause.column.text.casefold())
     if column is None:
-        raise _unknown_column(mark.column, tuple(each.name for each in columns))
-    if mark.delay is None:
-        check_subtractable(column, None, mark.span, analyzer)
+        raise _unknown_column(clause.column, tuple(each.name for each in columns))
+    if clause.delay is None:
+        check_subtractable(column, None, clause.span, analyzer)
         return TimeNote(column.name, "watermark")
-    return _delay_note("watermark", column, mark.delay, mark.span, analyzer)
+    return _delay_note("watermark", column, clause.delay, clause.span, analyzer)
 
 
 def _delay_note(kind: str, column: Column, delay: exp.Expr, span: Span, analyzer: Analyzer) -> TimeNote:
@@ -158,7 +158,7 @@ def _delay_note(kind: str, column: Column, delay: exp.Expr, span: Span, analyzer
 
 
 def lateness_note(statement: Lateness, view: Relation | None, analyzer: Analyzer) -> TimeNote:
-    """`LATENESS view.col expr`, checked against the view if it is there already."""
+    """The note of `LATENESS view.col expr`, checked against the view if it exists."""
     sql = render(statement.value)
     if view is None:
         return TimeNote(statement.column.text, "lateness", sql)
@@ -169,8 +169,8 @@ def lateness_note(statement: Lateness, view: Relation | None, analyzer: Analyzer
     return TimeNote(column.name, "lateness", sql)
 
 
-def known_times(name: str, columns: Schema, times: tuple[TimeNote, ...], analyzer: Analyzer) -> tuple[TimeNote, ...]:
-    """LATENESS that was said before the view was made, checked now that its columns are known."""
+def check_times(name: str, columns: Schema, times: tuple[TimeNote, ...], analyzer: Analyzer) -> tuple[TimeNote, ...]:
+    """LATENESS notes that were declared before the view was created, checked against its columns."""
     by_name = {column.name.casefold(): column for column in columns}
     for note in times:
         column = by_name.get(note.column.casefold())
@@ -183,12 +183,12 @@ def known_times(name: str, columns: Schema, times: tuple[TimeNote, ...], analyze
 
 
 def check_subtractable(column: Column, delay: str | None, span: Span | None, analyzer: Analyzer) -> None:
-    """Spark would subtract from a string too, by guessing what it means; what comes out must be of the same type."""
+    """Reject a delay whose difference is not of the column's type. Spark would subtract even from a string."""
     fits = not column.type.startswith(("string", "char", "varchar", "binary", "boolean", "array", "map", "struct"))
     if fits and delay is not None:
         try:
-            found = analyzer.columns((column,), [f"{quoted(column.name)} - ({delay}) AS c"])[0].type
-            fits = _family(found) == _family(column.type)
+            difference = analyzer.columns((column,), [f"{identifier(column.name)} - ({delay}) AS c"])[0].type
+            fits = _family(difference) == _family(column.type)
         except Error:
             fits = False
     if not fits:
@@ -206,7 +206,7 @@ def check_subtractable(column: Column, delay: str | None, span: Span | None, ana
 
 
 def _family(type: str) -> str:
-    """Numbers are alike; times are what they are, but for a date from which hours are taken."""
+    """A family of types that a delay may convert between: numbers, and times (a date minus hours is a timestamp)."""
     plain = type.split("(")[0]
     if plain in ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"):
         return "number"

@@ -17,8 +17,8 @@ from tidegate.sql import render, span_of
 
 @dataclass(frozen=True)
 class Field:
-    """A visible column: its name, the column of the plan that holds it, and where it was selected. `clock`: it is
-    PROCTIME(), which only joins can read."""
+    """A visible column: its name, the column of the plan that holds it, and the span where it was selected. `clock`: it
+    is PROCTIME(), which only joins can read."""
 
     name: str
     column: str
@@ -35,7 +35,7 @@ WRITTEN = "written"
 @dataclass(frozen=True)
 class Scope:
     """The fields of FROM. `alias` is the qualifier of its one relation, None if it has none. `shadowed` are names that
-    the relation has and that windows over it have too: with its qualifier they could be either. `parts` are the
+    both the relation and the windows over it have: with the qualifier they would be ambiguous. `parts` are the
     relations of a join, each under its own qualifier."""
 
     alias: str | None
@@ -50,7 +50,7 @@ class Scope:
 
     @property
     def unseen(self) -> bool:
-        """True if it was put into FROM for a subquery: `*` does not mean it, and only its qualifier finds it."""
+        """True if it was added to FROM for a subquery: `*` does not cover it, and only its qualifier resolves to it."""
         return self.alias is not None and self.alias.startswith(RESERVED)
 
     def find(self, name: str) -> tuple[Field, ...]:
@@ -60,37 +60,37 @@ class Scope:
     def is_alias(self, name: str) -> bool:
         return self.alias is not None and self.alias.casefold() == name.casefold()
 
-    def named(self, qualifier: str) -> Scope | None:
+    def find_relation(self, qualifier: str) -> Scope | None:
         """The relation with that qualifier."""
         return next((each for each in (self, *self.parts) if each.is_alias(qualifier)), None)
 
     @property
     def qualifiers(self) -> str:
-        """What relations are called in FROM, for hints."""
+        """The qualifiers in FROM, for hints."""
         return ", ".join(each.alias for each in (self, *self.parts) if each.alias is not None and not each.unseen)
 
     def star(self, node: exp.Expr, qualifier: str | None, excluded: list[exp.Expr]) -> tuple[Field, ...]:
         """The fields that `*`, `t.*` or `* EXCEPT (...)` stands for."""
-        owner = self if qualifier is None else self.named(qualifier)
+        owner = self if qualifier is None else self.find_relation(qualifier)
         if owner is None:
             named = self.qualifiers
             hint = f"FROM has {named}" if named else "the relation in FROM has no name: give it one with AS"
             raise make("UNKNOWN_RELATION", name=qualifier, span=span_of(node), hint=hint)
-        gone = {owner._known(each).name.casefold() for each in excluded}
-        return tuple(each for each in owner.fields if each.name.casefold() not in gone and not each.clock)
+        dropped = {owner._get(each).name.casefold() for each in excluded}
+        return tuple(each for each in owner.fields if each.name.casefold() not in dropped and not each.clock)
 
-    def _known(self, node: exp.Expr) -> Field:
-        found = self.find(node.name)
-        if not found:
+    def _get(self, node: exp.Expr) -> Field:
+        fields = self.find(node.name)
+        if not fields:
             raise unknown_column(node, node.name, self)
-        return found[0]
+        return fields[0]
 
 
 Fallback = Callable[[exp.Column], exp.Expr | None]
 
 
 def resolve(tree: exp.Expr, scope: Scope, fallback: Fallback | None = None, clocks: bool = False) -> exp.Expr:
-    """A copy in which every column is a bare column of the plan. `fallback` knows names that FROM does not have;
+    """A copy in which every column is a bare column of the plan. `fallback` resolves names that FROM does not have;
     `clocks` allows columns that are PROCTIME()."""
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -101,7 +101,7 @@ def resolve(tree: exp.Expr, scope: Scope, fallback: Fallback | None = None, cloc
 
 def _resolve_column(node: exp.Column, scope: Scope, fallback: Fallback | None, clocks: bool) -> exp.Expr:
     parts = node.parts
-    owner = scope.named(parts[0].name) if len(parts) > 1 else None
+    owner = scope.find_relation(parts[0].name) if len(parts) > 1 else None
     if owner is not None and owner.find(parts[1].name):
         _check_shadowed(node, parts[1].name, owner)
         return _field_access(node, owner, parts[1], parts[2:], clocks)
@@ -124,36 +124,36 @@ def _check_shadowed(node: exp.Column, name: str, scope: Scope) -> None:
         )
 
 
-def _field_access(node: exp.Column, scope: Scope, name: exp.Expr, rest: list[exp.Expr], clocks: bool) -> exp.Expr:
+def _field_access(node: exp.Column, scope: Scope, name: exp.Expr, path: list[exp.Expr], clocks: bool) -> exp.Expr:
     """`a.b.c` of a struct column a is `a['b']['c']`: unlike `a`.`b` it can only mean a field."""
-    found = scope.find(name.name)
+    fields = scope.find(name.name)
     owners = [part.alias for part in scope.parts if part.alias is not None and part.find(name.name)]
-    if len(found) > 1 and len(owners) > 1:
+    if len(fields) > 1 and len(owners) > 1:
         both = " or ".join(f"{owner}.{name.name}" for owner in owners)
         raise make(
             "AMBIGUOUS_COLUMN", name=name.name, candidates=" and ".join(owners), qualified=both, span=span_of(node)
         )
-    if len(found) > 1:
+    if len(fields) > 1:
         raise make(
             "AMBIGUOUS_COLUMN",
-            message=f"there are {len(found)} columns {name.name}",
+            message=f"there are {len(fields)} columns {name.name}",
             hint="give them different names with AS where they are selected",
             span=span_of(node),
         )
-    if found[0].clock and not clocks:
+    if fields[0].clock and not clocks:
         raise make(
             "NOT_SUPPORTED",
             message=f"{name.name} is PROCTIME(): only the time bounds of a join can read it",
             hint="for a value, pass the time in as a column; to filter by the clock, write WHERE ts > NOW() - ...",
             span=span_of(node),
         )
-    tree: exp.Expr = _placed(column_tree(found[0].column), node)
-    for part in rest:
+    tree: exp.Expr = _with_position(column_tree(fields[0].column), node)
+    for part in path:
         tree = exp.Bracket(this=tree, expressions=[exp.Literal.string(part.name)])
     return tree
 
 
-def _placed(tree: exp.Column, node: exp.Column) -> exp.Column:
+def _with_position(tree: exp.Column, node: exp.Column) -> exp.Column:
     span = span_of(node)
     if span is not None:
         tree.meta.update(start=span.start, end=span.end - 1)
@@ -161,7 +161,7 @@ def _placed(tree: exp.Column, node: exp.Column) -> exp.Column:
     return tree
 
 
-def written(tree: exp.Expr) -> str:
+def source_text(tree: exp.Expr) -> str:
     """An expression with its columns as they were written, for messages."""
 
     def swap(node: exp.Expr) -> exp.Expr:
@@ -177,7 +177,7 @@ def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:
     span = span_of(node)
     parts = node.parts if isinstance(node, exp.Column) else [node]
     first = parts[0].name
-    owner = scope.named(first) if len(parts) > 1 else None
+    owner = scope.find_relation(first) if len(parts) > 1 else None
     if len(parts) > 1 and owner is None:
         hint = f"FROM has {scope.alias}: write {scope.alias}.{parts[-1].name}" if scope.alias else None
         hint = f"FROM has {scope.qualifiers}" if scope.parts else hint
@@ -191,5 +191,5 @@ def unknown_column(node: exp.Expr, name: str, scope: Scope) -> Exception:
 
 
 def _of_events(scope: Scope) -> bool:
-    """True if it has the columns of the event bus."""
+    """True if the scope has the columns of the event bus."""
     return {column.name for column in EVENTS.columns} <= {each.name for each in scope.fields}

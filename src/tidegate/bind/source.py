@@ -1,4 +1,4 @@
-"""FROM: what a SELECT reads."""
+"""FROM with one relation: a relation of the catalog, a named subquery, a subquery, or a window over one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
 
 
 def bind_item(source: exp.Expr, context: Context, bind_query: BindQuery) -> tuple[Bound, Scope]:
-    """One relation in FROM, under the names that it has there."""
+    """One relation in FROM, with its alias and column aliases."""
     if isinstance(source, exp.Table) and window_function(source.this):
         return _bind_window(source, context, bind_query)
     bound = _bind_source(source, context, bind_query)
@@ -72,9 +72,9 @@ def _bind_source(source: exp.Expr, context: Context, bind_query: BindQuery) -> B
 
 def _bind_name(table: exp.Table, context: Context, bind_query: BindQuery) -> Bound:
     name = relation_name(table)
-    named = context.ctes.get(name.casefold())
-    if named is not None:
-        cte, outside = named
+    entry = context.ctes.get(name.casefold())
+    if entry is not None:
+        cte, outside = entry
         outside = replace(outside, dependencies=context.dependencies)
         bound = bind_query(cte.this, outside)
         return Bound(bound.plan, _rename(bound.fields, cte))

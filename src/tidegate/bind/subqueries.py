@@ -1,4 +1,4 @@
-"""Subqueries in expressions, written as joins.
+"""Rewrites subqueries in expressions to joins.
 
 WHERE x IN (SELECT y FROM t)                      LEFT SEMI JOIN (SELECT y AS c0 FROM t) AS s ON x = s.c0
 WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.k = o.k) LEFT ANTI JOIN (SELECT t.k AS c0 FROM t) AS s ON s.c0 = o.k
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from tidegate.bind.aggregates import contains_aggregate
 from tidegate.bind.context import Context
+from tidegate.bind.expressions import split_and
 from tidegate.bind.scope import Scope
 from tidegate.bind.source import BindQuery, bind_item
 from tidegate.bind.unsupported import unsupported
@@ -22,14 +23,15 @@ from tidegate.sql import span_of
 PREFIX = "__q"
 
 
-def lifted(select: exp.Select, context: Context, bind_query: BindQuery) -> exp.Select:
-    """The SELECT with its subqueries as joins, as far as they can be; others are refused where they stand."""
+def rewrite_subqueries(select: exp.Select, context: Context, bind_query: BindQuery) -> exp.Select:
+    """The SELECT with its subqueries as joins. Subqueries that cannot be joins are rejected later, by
+    `check_expression`."""
     if not any(isinstance(node, exp.Query) for tree in _trees(select) for node in tree.walk()):
         return select
     copy = select.copy()
-    lifter = _Lifter(copy, context, bind_query)
-    lifter.conditions()
-    lifter.values()
+    rewriter = _Rewriter(copy, context, bind_query)
+    rewriter.rewrite_conditions()
+    rewriter.rewrite_values()
     return copy
 
 
@@ -39,27 +41,27 @@ def _trees(select: exp.Select) -> Iterator[exp.Expr]:
         yield select.args["where"]
 
 
-class _Lifter:
-    """Works on its own copy of a SELECT."""
+class _Rewriter:
+    """Rewrites a SELECT in place."""
 
     def __init__(self, select: exp.Select, context: Context, bind_query: BindQuery) -> None:
         self._select, self._context, self._bind_query = select, context, bind_query
         self._joins = list(select.args.get("joins") or ())
         self._count = 0
 
-    def conditions(self) -> None:
-        """IN and EXISTS that WHERE asks for, alone or with others."""
+    def rewrite_conditions(self) -> None:
+        """Replace IN and EXISTS in WHERE, alone or connected by AND."""
         where = self._select.args.get("where")
         if where is None:
             return
         rest: list[exp.Expr] = []
-        for part in _conjuncts(where.this):
+        for part in split_and(where.this):
             rest += self._condition(part)
-        self._select.set("where", exp.Where(this=_anded(rest)) if rest else None)
+        self._select.set("where", exp.Where(this=_conjunction(rest)) if rest else None)
         self._select.set("joins", self._joins)
 
-    def values(self) -> None:
-        """Subqueries that stand for one value."""
+    def rewrite_values(self) -> None:
+        """Replace subqueries that are a value."""
         grouped = self._select.args.get("group") is not None or any(
             contains_aggregate(item) for item in self._select.expressions
         )
@@ -74,7 +76,7 @@ class _Lifter:
         self._select.set("joins", self._joins)
 
     def _condition(self, part: exp.Expr) -> list[exp.Expr]:
-        """What is left in WHERE of one condition."""
+        """Replace one condition; returns the conditions that remain in WHERE."""
         node, negated = part.unnest(), False
         while isinstance(node, exp.Not):
             node, negated = node.this.unnest(), not negated
@@ -96,12 +98,12 @@ class _Lifter:
             return self._exists(query, negated, [(values, query.expressions[0])])
         name = self._alias()
         inner = query.copy()
-        inner.set("expressions", [exp.alias_(_unaliased(inner.expressions[0]), "c0")])
+        inner.set("expressions", [exp.alias_(_unalias(inner.expressions[0]), "c0")])
         self._join(inner, name, "ANTI" if negated else "SEMI", exp.EQ(this=values, expression=_column(name, "c0")))
         return [self._no_nulls(inner, node.this)] if negated else []
 
     def _no_nulls(self, inner: exp.Select, value: exp.Expr) -> exp.Expr:
-        """NOT IN is not true if there is a NULL on either side, unless nothing is on the right."""
+        """The condition of NOT IN on NULL: no NULL on either side, or an empty right side."""
         name = self._alias()
         counts = exp.Select(
             expressions=[
@@ -117,27 +119,27 @@ class _Lifter:
         return exp.Paren(this=exp.Or(this=empty, expression=exp.Paren(this=whole)))
 
     def _exists(self, query: exp.Select, negated: bool, equal: Sequence[tuple[exp.Expr, exp.Expr]]) -> list[exp.Expr]:
-        """EXISTS, or IN of values that depend on the row; `equal` are the values of IN."""
+        """EXISTS, or IN of a subquery that reads the outer row; `equal` are the values of IN."""
         if not equal and not self._outer_columns(query):
-            return [self._some(query, negated)]
+            return [self._count_rows(query, negated)]
         for clause in ("group", "having", "limit", "offset", "qualify"):
             if query.args.get(clause) is not None:
                 hint = "put the inner query into a view, and test that it EXISTS there"
                 raise unsupported(f"{clause.upper()} in a subquery that reads the row outside", span_of(query), hint)
         scope, name = self._inner_scope(query), self._alias()
-        outer, inner = self._parted(query, scope)
-        outer += [exp.EQ(this=left, expression=_unaliased(right).copy()) for left, right in equal]
+        outer, inner = self._split_where(query, scope)
+        outer += [exp.EQ(this=left, expression=_unalias(right).copy()) for left, right in equal]
         exported: dict[str, exp.Expr] = {}
-        on = [_exported(tree, scope, name, exported) for tree in outer]
+        on = [_export(tree, scope, name, exported) for tree in outer]
         items = list(exported.values()) or [exp.alias_(exp.Literal.number(1), "c0")]
         subquery = query.copy()
         subquery.set("expressions", items)
-        subquery.set("where", exp.Where(this=_anded(inner)) if inner else None)
-        self._join(subquery, name, "ANTI" if negated else "SEMI", _anded(on))
+        subquery.set("where", exp.Where(this=_conjunction(inner)) if inner else None)
+        self._join(subquery, name, "ANTI" if negated else "SEMI", _conjunction(on))
         return []
 
-    def _some(self, query: exp.Select, negated: bool) -> exp.Expr:
-        """EXISTS of something that does not depend on the row: there is some, or none."""
+    def _count_rows(self, query: exp.Select, negated: bool) -> exp.Expr:
+        """EXISTS of a query that does not depend on the outer row: compare its number of rows with 0."""
         name = self._alias()
         counts = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n")])
         counts.set("from_", exp.From(this=exp.Subquery(this=query.copy(), alias=_table_alias(f"{name}_"))))
@@ -149,14 +151,14 @@ class _Lifter:
         query = node.this
         if len(query.expressions) != 1:
             raise unsupported("a subquery of several columns as a value", span_of(node), "select one column")
-        item = _unaliased(query.expressions[0])
+        item = _unalias(query.expressions[0])
         if query.args.get("group") is not None or not contains_aggregate(item):
             hint = "make it one row with an aggregate: (SELECT MAX(x) FROM t)"
             raise unsupported("a subquery that may have several rows as a value", span_of(node), hint)
         scope, name = self._inner_scope(query), self._alias()
-        outer, inner = self._parted(query, scope)
+        outer, inner = self._split_where(query, scope)
         subquery = query.copy()
-        subquery.set("where", exp.Where(this=_anded(inner)) if inner else None)
+        subquery.set("where", exp.Where(this=_conjunction(inner)) if inner else None)
         if not outer:
             subquery.set("expressions", [exp.alias_(item.copy(), "c")])
             self._join(subquery, name, "CROSS", None)
@@ -170,31 +172,31 @@ class _Lifter:
             hint = "compare with = only, or write a join"
             raise unsupported("a subquery as a value that reads the row outside like this", span_of(node), hint)
         exported: dict[str, exp.Expr] = {}
-        on = [_exported(tree, scope, name, exported) for tree in outer]
+        on = [_export(tree, scope, name, exported) for tree in outer]
         subquery.set("expressions", [exp.alias_(item.copy(), "c"), *exported.values()])
         subquery.set("group", exp.Group(expressions=[each.this.copy() for each in exported.values()]))
-        self._join(subquery, name, "LEFT", _anded(on))
+        self._join(subquery, name, "LEFT", _conjunction(on))
         counts = isinstance(item, exp.Count)
         if not counts and item.find(exp.Count) is not None:
             hint = "write COUNT alone, and compute outside of the subquery"
             raise unsupported("COUNT inside of an expression of such a subquery", span_of(node), hint)
-        found = _column(name, "c")
-        return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)]) if counts else found
+        value = _column(name, "c")
+        return exp.Coalesce(this=value, expressions=[exp.Literal.number(0)]) if counts else value
 
-    def _parted(self, query: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[exp.Expr]]:
-        """The conditions of a subquery that read the row outside, and those that do not."""
+    def _split_where(self, query: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """The conditions of a subquery that read the outer row, and those that do not."""
         where = query.args.get("where")
-        parts = list(_conjuncts(where.this)) if where is not None else []
-        outer = [part for part in parts if any(not _is_of(each, scope) for each in part.find_all(exp.Column))]
+        parts = list(split_and(where.this)) if where is not None else []
+        outer = [part for part in parts if any(not _is_inner(each, scope) for each in part.find_all(exp.Column))]
         rest = [part for part in parts if part not in outer]
         return [part.copy() for part in outer], [part.copy() for part in rest]
 
     def _outer_columns(self, query: exp.Select) -> bool:
         scope = self._inner_scope(query)
-        return any(not _is_of(each, scope) for each in query.find_all(exp.Column))
+        return any(not _is_inner(each, scope) for each in query.find_all(exp.Column))
 
     def _inner_scope(self, query: exp.Select) -> Scope:
-        """What the subquery itself reads."""
+        """The scope of the subquery itself."""
         clause = query.args.get("from_")
         if clause is None:
             raise unsupported("a subquery without FROM", span_of(query))
@@ -221,38 +223,29 @@ class _Lifter:
         self._joins.append(join)
 
 
-def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    tree = tree.unnest()
-    if isinstance(tree, exp.And):
-        yield from _conjuncts(tree.left)
-        yield from _conjuncts(tree.right)
-    else:
-        yield tree
-
-
-def _anded(parts: Sequence[exp.Expr]) -> exp.Expr:
-    found = parts[0].copy()
+def _conjunction(parts: Sequence[exp.Expr]) -> exp.Expr:
+    tree = parts[0].copy()
     for part in parts[1:]:
-        found = exp.And(this=found, expression=exp.Paren(this=part.copy()))
-    return found
+        tree = exp.And(this=tree, expression=exp.Paren(this=part.copy()))
+    return tree
 
 
-def _is_of(column: exp.Column, scope: Scope) -> bool:
-    """True if a name is of what the subquery reads."""
+def _is_inner(column: exp.Column, scope: Scope) -> bool:
+    """True if a name is a column of what the subquery reads."""
     parts = column.parts
     if isinstance(column.this, exp.Star):
         return True
-    owner = scope.named(parts[0].name) if len(parts) > 1 else None
+    owner = scope.find_relation(parts[0].name) if len(parts) > 1 else None
     if owner is not None:
         return bool(owner.find(parts[1].name))
     return bool(scope.find(parts[0].name))
 
 
-def _exported(tree: exp.Expr, scope: Scope, name: str, exported: dict[str, exp.Expr]) -> exp.Expr:
-    """The condition as seen from outside: columns of the subquery are columns of its alias."""
+def _export(tree: exp.Expr, scope: Scope, name: str, exported: dict[str, exp.Expr]) -> exp.Expr:
+    """The condition from outside: columns of the subquery become columns of its alias, and are added to `exported`."""
 
     def swap(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or not _is_of(node, scope):
+        if not isinstance(node, exp.Column) or not _is_inner(node, scope):
             return node
         key = node.sql()
         if key not in exported:
@@ -262,17 +255,17 @@ def _exported(tree: exp.Expr, scope: Scope, name: str, exported: dict[str, exp.E
     return tree.copy().transform(swap)
 
 
-def _unaliased(item: exp.Expr) -> exp.Expr:
+def _unalias(item: exp.Expr) -> exp.Expr:
     return item.this if isinstance(item, exp.Alias) else item
 
 
 def _column(table: str, name: str) -> exp.Column:
-    return exp.Column(this=_named(name), table=_named(table))
+    return exp.Column(this=_identifier(name), table=_identifier(table))
 
 
-def _named(name: str) -> exp.Identifier:
+def _identifier(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
 
 
 def _table_alias(name: str) -> exp.TableAlias:
-    return exp.TableAlias(this=_named(name))
+    return exp.TableAlias(this=_identifier(name))

@@ -1,23 +1,23 @@
-"""WHERE: conditions that rows meet or not, and temporal ones, which rows meet for a time.
+"""WHERE: ordinary conditions, and comparisons with NOW(), which become a temporal filter.
 
-`ts > NOW() - INTERVAL '1' HOUR` -> a row is there until its ts + 1 hour, in microseconds of processing time.
+`ts > NOW() - INTERVAL '1' HOUR` -> a row leaves at its ts + 1 hour, in microseconds of processing time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegate.bind import typing
+from tidegate.bind.aggregates import is_aggregate
 from tidegate.bind.context import Analyzer
-from tidegate.bind.grouping import unsupported_in_where
+from tidegate.bind.expressions import split_and, types_of
 from tidegate.bind.scope import Scope, resolve
 from tidegate.bind.unsupported import check_expression, is_now, unsupported
 from tidegate.errors import make
 from tidegate.plan import Filter, Item, Node, Project, Scalar, TemporalFilter, conjunction, conjuncts, keep
-from tidegate.sql import length, render, span_of
+from tidegate.sql import call, length, render, span_of
 
 SINCE, UNTIL = "__since", "__until"
 _MOMENTS = ("timestamp", "timestamp_ntz", "date", "string")
@@ -25,7 +25,7 @@ _MOMENTS = ("timestamp", "timestamp_ntz", "date", "string")
 
 @dataclass(frozen=True)
 class Bound:
-    """One end of the time in which a row is there: `since` or `until` a moment, or just after it."""
+    """An end of the time in which a row passes: it passes since or until `moment`, or just after it."""
 
     side: str
     moment: Scalar
@@ -40,7 +40,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Where:
-    """What all rows must meet. Nothing to meet is false. `trees` is all of it as written."""
+    """The conditions and time bounds of WHERE; false if there are none. `trees` are the conditions as written."""
 
     conditions: tuple[Scalar, ...] = ()
     bounds: tuple[Bound, ...] = ()
@@ -49,56 +49,60 @@ class Where:
     def __bool__(self) -> bool:
         return bool(self.conditions or self.bounds)
 
-    def parted(self) -> Where:
-        """The same with each part of its conditions on its own."""
+    def split(self) -> Where:
+        """The same with conditions split at AND."""
         return Where(tuple(part for each in self.conditions for part in conjuncts(each)), self.bounds)
 
     def only(self, test: Callable[[frozenset[str]], bool]) -> Where:
-        """The parts whose columns pass a test."""
+        """The conditions and bounds whose columns pass a test."""
         return Where(
             tuple(each for each in self.conditions if test(each.columns)),
             tuple(each for each in self.bounds if test(each.moment.columns)),
         )
 
-    def of(self, analyzer: Analyzer, plan: Node) -> Node:
-        """The rows that meet it."""
+    def apply(self, analyzer: Analyzer, plan: Node) -> Node:
+        """The rows of a plan that pass."""
         if self.conditions:
             plan = Filter(plan, conjunction(self.conditions))
-        return _during(analyzer, plan, self.bounds) if self.bounds else plan
+        return _temporal_filter(analyzer, plan, self.bounds) if self.bounds else plan
 
 
-def where_of(select: exp.Select, scope: Scope) -> Where:
-    """WHERE over the columns of FROM."""
+def bind_where(select: exp.Select, scope: Scope) -> Where:
+    """The WHERE of a SELECT over the columns of FROM."""
     clause = select.args.get("where")
     if clause is None:
         return Where()
-    parts = list(_parts(clause.this))
-    bounds = {id(part): _bounds(part) for part in parts if any(is_now(node) for node in part.walk())}
-    found = tuple(bound for each in bounds.values() for bound in each)
-    others = [part for part in parts if not bounds.get(id(part))] if found else [clause.this]
+    parts = list(split_and(clause.this, _contains_now))
+    bounds = {id(part): _bounds(part) for part in parts if _contains_now(part)}
+    temporal = tuple(bound for each in bounds.values() for bound in each)
+    others = [part for part in parts if not bounds.get(id(part))] if temporal else [clause.this]
     for part in others:
         check_expression(part)
-        unsupported_in_where(part)
-    for bound in found:
+        _check_row_condition(part)
+    for bound in temporal:
         check_expression(bound.moment.tree)
     return Where(
         tuple(Scalar(resolve(part, scope)) for part in others),
-        tuple(Bound(each.side, Scalar(resolve(each.moment.tree, scope)), each.after) for each in found),
-        tuple(resolve(part, scope) for part in (parts if found else others)),
+        tuple(Bound(each.side, Scalar(resolve(each.moment.tree, scope)), each.after) for each in temporal),
+        tuple(resolve(part, scope) for part in (parts if temporal else others)),
     )
 
 
-def _parts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that AND connects; BETWEEN is two of them."""
-    tree = tree.unnest()
-    if isinstance(tree, exp.And):
-        yield from _parts(tree.left)
-        yield from _parts(tree.right)
-    elif isinstance(tree, exp.Between) and any(is_now(node) for node in tree.walk()):
-        yield exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
-        yield exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
-    else:
-        yield tree
+def _check_row_condition(tree: exp.Expr) -> None:
+    """Reject aggregates and OVER, which need more than a single row."""
+    for node in tree.walk():
+        if is_aggregate(node):
+            aggregate = call(node)
+            name = aggregate.name.upper() if aggregate else "an aggregate"
+            message = f"WHERE cannot hold {name}: it is evaluated before rows are grouped"
+            raise make("NOT_SUPPORTED", message=message, hint="write it in HAVING", span=span_of(node))
+        if isinstance(node, exp.Window):
+            message = "WHERE cannot hold OVER (...)"
+            raise make("NOT_SUPPORTED", message=message, hint="write it in QUALIFY", span=span_of(node))
+
+
+def _contains_now(tree: exp.Expr) -> bool:
+    return any(is_now(node) for node in tree.walk())
 
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -110,33 +114,33 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 
 
-_SAYS: dict[type[exp.Expr], tuple[tuple[str, bool], ...]] = {
+_ENDS: dict[type[exp.Expr], tuple[tuple[str, bool], ...]] = {
     exp.LT: (("until", False),),
     exp.LTE: (("until", True),),
     exp.GT: (("since", True),),
     exp.GTE: (("since", False),),
     exp.EQ: (("since", False), ("until", True)),
 }
-"""What NOW() < moment and its like say of a row: there since or until the moment, or (True) just after it."""
+"""What `NOW() < moment` and its like mean: a row passes since or until the moment, or (True) just after it."""
 
 
 def _bounds(part: exp.Expr) -> tuple[Bound, ...]:
-    """What a comparison with NOW() says; nothing if it is not one that can be kept."""
+    """The bounds of a comparison with NOW(); none if NOW() cannot be isolated."""
     operator = type(part)
     if operator not in _MIRRORED:
         return ()
     left, right = part.this.unnest(), part.expression.unnest()
-    moment = _isolated(left, right)
+    moment = _isolate_now(left, right)
     if moment is None:
-        operator, moment = _MIRRORED[operator], _isolated(right, left)
+        operator, moment = _MIRRORED[operator], _isolate_now(right, left)
     if moment is None:
         return ()
-    return tuple(Bound(side, Scalar(moment), after) for side, after in _SAYS[operator])
+    return tuple(Bound(side, Scalar(moment), after) for side, after in _ENDS[operator])
 
 
-def _isolated(side: exp.Expr, other: exp.Expr) -> exp.Expr | None:
-    """The moment that NOW() is compared with where `side` holds NOW(): `NOW() - d < ts` -> `ts + d`."""
-    if any(is_now(node) for node in other.walk()):
+def _isolate_now(side: exp.Expr, other: exp.Expr) -> exp.Expr | None:
+    """The moment to compare NOW() with, if `side` contains NOW(): `NOW() - d < ts` -> `ts + d`."""
+    if _contains_now(other):
         return None
     if is_now(side):
         return other
@@ -150,25 +154,25 @@ def _isolated(side: exp.Expr, other: exp.Expr) -> exp.Expr | None:
         return None
     for tree in (amount, other):
         _check_months(tree)
-    return _isolated(inner, back(this=_wrapped(other), expression=_wrapped(amount)))
+    return _isolate_now(inner, back(this=_parenthesize(other), expression=_parenthesize(amount)))
 
 
 def _check_months(tree: exp.Expr) -> None:
-    found = length(tree)
-    if found is not None and found.months:
+    duration = length(tree)
+    if duration is not None and duration.months:
         hint = "write a fixed length: INTERVAL '30' DAY"
         detail = "months have no fixed length"
         raise unsupported("NOW() plus or minus months", span_of(tree), hint, detail)
 
 
-def _wrapped(tree: exp.Expr) -> exp.Expr:
+def _parenthesize(tree: exp.Expr) -> exp.Expr:
     return exp.Paren(this=tree.copy()) if isinstance(tree, exp.Binary) else tree.copy()
 
 
-def _during(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> Node:
-    """A row whose bound is NULL is never there."""
+def _temporal_filter(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> Node:
+    """The rows within all bounds. A row with NULL in a bound never passes."""
     _check_moments(analyzer, plan, bounds)
-    known = [exp.Not(this=exp.Is(this=_wrapped(tree), expression=exp.Null())) for tree in _different(bounds)]
+    known = [exp.Not(this=exp.Is(this=_parenthesize(tree), expression=exp.Null())) for tree in _moments(bounds)]
     plan = Filter(plan, conjunction(tuple(Scalar(tree) for tree in known)))
     items = [keep(plan, name) for name in plan.columns]
     names = {}
@@ -181,13 +185,13 @@ def _during(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> Node:
     return TemporalFilter(Project(plan, tuple(items)), names.get("since"), names.get("until"))
 
 
-def _different(bounds: tuple[Bound, ...]) -> list[exp.Expr]:
+def _moments(bounds: tuple[Bound, ...]) -> list[exp.Expr]:
     return list({bound.moment.sql: bound.moment.tree for bound in bounds}.values())
 
 
 def _check_moments(analyzer: Analyzer, plan: Node, bounds: tuple[Bound, ...]) -> None:
-    trees = _different(bounds)
-    for tree, found in zip(trees, typing.types_of(analyzer, plan.schema, trees), strict=True):
-        if found.type not in _MOMENTS:
-            message = f"NOW() is compared with {render(tree)}, which is {found.type.upper()}"
+    trees = _moments(bounds)
+    for tree, column in zip(trees, types_of(analyzer, plan.schema, trees), strict=True):
+        if column.type not in _MOMENTS:
+            message = f"NOW() is compared with {render(tree)}, which is {column.type.upper()}"
             raise make("TYPE_MISMATCH", message=message, hint="compare it with a TIMESTAMP", span=span_of(tree))

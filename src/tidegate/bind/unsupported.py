@@ -1,4 +1,4 @@
-"""What cannot be maintained, and types that an operator cannot keep, compare or hash."""
+"""Rejects what cannot be maintained, and types that operators cannot store, compare or hash."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def unsupported(what: str, span: Span | None, hint: str | None = None, detail: s
 
 
 def check_clauses(node: exp.Query) -> None:
-    """Refuses the time of a window that is not there, and a window clause that is of no SELECT."""
-    found = clauses(node)
-    if found.window is not None and not isinstance(node, exp.Select):
-        raise unsupported("a window clause here", found.window.span, "write it inside of the SELECT that it is for")
-    if found.event_time is not None and found.window is None:
+    """Reject EVENT TIME BY without a window, and a window clause outside of a SELECT."""
+    own = clauses(node)
+    if own.window is not None and not isinstance(node, exp.Select):
+        raise unsupported("a window clause here", own.window.span, "write it inside of the SELECT that it is for")
+    if own.event_time is not None and own.window is None:
         hint = "add TUMBLING WINDOW 5m, or leave it out"
-        raise unsupported("EVENT TIME BY without a window", found.span("event_time"), hint)
+        raise unsupported("EVENT TIME BY without a window", own.span("event_time"), hint)
 
 
 def check_select(select: exp.Select) -> None:
-    """Refuses the parts of a SELECT that are not maintained."""
+    """Reject clauses of a SELECT that are not maintained."""
     for key, (words, hint) in _SELECT_PARTS.items():
         part = select.args.get(key)
         if part:
@@ -106,7 +106,7 @@ def check_select(select: exp.Select) -> None:
 
 
 def check_table(table: exp.Table) -> None:
-    """Refuses what can hang on a relation in FROM."""
+    """Reject table functions, and PIVOT, TABLESAMPLE and AS OF on a relation in FROM."""
     if isinstance(table.this, exp.Func):
         raise unsupported("a table function", span_of(table), "read a source, table or view")
     for key, words in (("pivots", "PIVOT"), ("sample", "TABLESAMPLE"), ("version", "AS OF"), ("when", "AS OF")):
@@ -126,7 +126,7 @@ _ALONE = "write it in WHERE, connected to the rest by AND; for OR, write two vie
 
 
 def check_expression(tree: exp.Expr) -> None:
-    """Refuses subqueries, generators, windows over rows, and functions that do not repeat themselves."""
+    """Reject subqueries, generators, OVER but for ranks, and functions that are not deterministic."""
     for node in tree.walk():
         if isinstance(node, exp.Window):
             _check_window(node)
@@ -141,23 +141,23 @@ def check_expression(tree: exp.Expr) -> None:
 
 
 def is_now(node: exp.Expr) -> bool:
-    """NOW() or CURRENT_TIMESTAMP."""
-    found = call(node)
-    return found is not None and found.name in ("now", "current_timestamp") and not found.args
+    """True for NOW() and CURRENT_TIMESTAMP."""
+    function = call(node)
+    return function is not None and function.name in ("now", "current_timestamp") and not function.args
 
 
 def _check_call(node: exp.Expr) -> None:
-    found = call(node)
-    if found is None:
+    function = call(node)
+    if function is None:
         return
-    name, span = found.name, span_of(node)
-    if isinstance(node, exp.AggFunc) and any(isinstance(arg, exp.Order | exp.Limit) for arg in found.args):
+    name, span = function.name, span_of(node)
+    if isinstance(node, exp.AggFunc) and any(isinstance(arg, exp.Order | exp.Limit) for arg in function.args):
         raise unsupported("ORDER BY inside of an aggregate", span, _ORDERED.get(name, "ARRAY_AGG is ordered by value"))
     if is_now(node):
         hint = "in WHERE, compare it with the row: ts > NOW() - INTERVAL '1' HOUR, and use AND for other conditions"
         detail = "NOW() decides when a row enters and leaves the view, so it cannot be a value, or part of OR"
         raise unsupported(f"{name}() here", span, hint, detail)
-    if name in CHANGING and not (name == "unix_timestamp" and found.args):
+    if name in CHANGING and not (name == "unix_timestamp" and function.args):
         words = f"{name}() in a view"
         raise unsupported(
             words, span, "pass the value in as a column", "a step that is replayed must give the same rows"
@@ -166,14 +166,14 @@ def _check_call(node: exp.Expr) -> None:
         raise unsupported(f"{name}() in a view", span, "filter such rows with WHERE", "one row could stop the pipeline")
     if name in GENERATORS:
         raise unsupported(f"{name}()", span, "insert one row per element")
-    if name in GROUP_WINDOWS and found.args:
+    if name in GROUP_WINDOWS and function.args:
         raise _stray_window(name, span)
     if name in ("grouping", "grouping_id"):
         raise unsupported(f"{name}()", span, "write one view per grouping")
 
 
 def _stray_window(name: str, span: Span | None) -> Error:
-    """A window's name where no window is."""
+    """The error for a window function outside of GROUP BY and FROM."""
     kind, _, edge = name.rpartition("_")
     if edge == "proctime":
         hint = "pass the time in as a column, and GROUP BY a window over it"
@@ -181,17 +181,17 @@ def _stray_window(name: str, span: Span | None) -> Error:
     if edge in ("start", "end", "rowtime"):
         message = f"{name.upper()}(...) has no matching {kind.upper()}(...) in GROUP BY"
         return make("INVALID_WINDOW", message=message, hint=f"add {kind.upper()}(...) to GROUP BY", span=span)
-    shown = name if name in ("window", "session_window") else name.upper()
-    message = f"{shown}(...) makes groups, so it stands in GROUP BY"
+    text = name if name in ("window", "session_window") else name.upper()
+    message = f"{text}(...) makes groups, so it stands in GROUP BY"
     hint = (
-        "write GROUP BY " + shown + "(...) and select window_start and window_end, or FROM TUMBLE(relation, time, size)"
+        "write GROUP BY " + text + "(...) and select window_start and window_end, or FROM TUMBLE(relation, time, size)"
     )
     return make("INVALID_WINDOW", message=message, hint=hint, span=span)
 
 
 def _check_window(window: exp.Window) -> None:
-    found = call(window.this)
-    name = found.name if found else "this function"
+    function = call(window.this)
+    name = function.name if function else "this function"
     if name not in RANKS:
         hint = "ROW_NUMBER, RANK and DENSE_RANK are, with a filter on their result"
         raise unsupported(f"{name}() OVER (...)", span_of(window), hint)
@@ -202,11 +202,11 @@ def _check_window(window: exp.Window) -> None:
 
 
 VOID = re.compile(r"\bvoid\b")
-UNKEPT = re.compile(r"\b(interval(?! day| hour| minute| second)|variant|geometry|geography|object)\b")
+UNSTORABLE = re.compile(r"\b(interval(?! day| hour| minute| second)|variant|geometry|geography|object)\b")
 
 
 def make_storable(plan: Node) -> Node:
-    """The plan with types that rows can have: what is nothing but NULL (Spark's void) becomes a string."""
+    """The plan with types that can be stored: Spark's void, the type of NULL, becomes a string."""
     for column in plan.schema:
         check_type(column, None)
     if not any(VOID.search(column.type) for column in plan.schema):
@@ -215,14 +215,14 @@ def make_storable(plan: Node) -> Node:
 
 
 def check_type(column: Column, span: Span | None) -> None:
-    """Refuses types that have no place in a row of ours."""
-    if UNKEPT.search(column.type):
+    """Reject types that rows cannot store."""
+    if UNSTORABLE.search(column.type):
         hint = f"write CAST({column.name} AS STRING), or leave it out"
         raise unsupported(f"column {column.name} of type {column.type.upper()}", span, hint)
 
 
 def check_comparable(columns: Iterable[Column], what: str, span: Span | None) -> None:
-    """Refuses maps where rows are told apart: they have no order and no hash."""
+    """Reject maps where rows are compared: they have no order and no hash."""
     for column in columns:
         if "map<" in column.type:
             hint = f"compare map_entries({column.name}) instead" if not column.name.startswith("__") else None

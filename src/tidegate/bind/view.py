@@ -1,4 +1,4 @@
-"""A view's query -> its plan as written, with its EMIT, LATENESS and options."""
+"""The query of a view -> its plan as written, with EMIT, LATENESS and options."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tidegate.traits.watermark import DeclaredWatermark, Watermark
 
 @dataclass(frozen=True)
 class Extras:
-    """What a view has besides its query: options, LATENESS, and the strategy that a sink forces on it. `reserved` are
-    names that its columns may have although users cannot choose them."""
+    """The settings of a view besides its query: options, LATENESS, and the strategy that a sink forces on it.
+    `reserved` are reserved names that its columns may have."""
 
     options: tuple[tuple[str, str], ...] = ()
     times: tuple[TimeNote, ...] = ()
@@ -29,14 +29,14 @@ class Extras:
     reserved: tuple[str, ...] = ()
 
 
-NOTHING = Extras()
+NO_EXTRAS = Extras()
 
 
 @dataclass(frozen=True)
 class BoundView:
-    """A view's plan as it was written, gated as its EMIT says. The first `visible` columns are those of the view, the
-    others parts of its key that were not selected. `emit_final` is that option, `late_to` the table of its late rows.
-    """
+    """A view's plan as written, with the gate of its EMIT. The first `visible` columns are those of the view, the
+    others parts of its key that were not selected. `emit_final` is that option, `late_to` the table of its late
+    rows."""
 
     plan: Node
     visible: int
@@ -48,14 +48,14 @@ class BoundView:
 
 
 def bind_definition(
-    name: str, query: Query, aliases: tuple[Name, ...], context: Context, extras: Extras = NOTHING
+    name: str, query: Query, aliases: tuple[Name, ...], context: Context, extras: Extras = NO_EXTRAS
 ) -> BoundView:
     """Bind a query under a name."""
     _check_step(query)
     options, catalog = dict(extras.options), context.catalog
     # Binding moves subtrees into trees of its own, and what was parsed is shared.
     tree = query.select.copy()
-    select = over_events(tree, lambda each: None if (found := catalog.find(each)) is None else found.columns)
+    select = over_events(tree, lambda each: None if (relation := catalog.find(each)) is None else relation.columns)
     over_bus = select is not tree
     _check_options(options, over_bus, query)
     context = replace(
@@ -72,7 +72,7 @@ def bind_definition(
         plan = add_gate(_drop_mark(plan, strategy.name), strategy, visible, query.span)
     dependencies = tuple(context.dependencies)
     return BoundView(
-        plan=_check_lateness(name, plan, extras.times),
+        plan=_add_ingress_check(name, plan, extras.times),
         visible=visible,
         emit=strategy.name if strategy else None,
         emit_final=options.get("emit_final"),
@@ -83,7 +83,7 @@ def bind_definition(
 
 
 def _check_options(options: dict[str, str], over_bus: bool, query: Query) -> None:
-    """Options about results that return to the bus, or about event time, need a view over the bus."""
+    """Reject options of results and of event time if the view is not over the bus."""
     for option in ("emit", "idle_timeout"):
         if option in options and not over_bus:
             message = f"option '{option}' is for views over {BUS}"
@@ -93,8 +93,8 @@ def _check_options(options: dict[str, str], over_bus: bool, query: Query) -> Non
         raise make("INVALID_OPTION", message=message, hint="leave one of them out", span=query.emit.span)
 
 
-def _check_lateness(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
-    """LATENESS on columns of the view."""
+def _add_ingress_check(name: str, plan: Node, times: tuple[TimeNote, ...]) -> Node:
+    """The plan with the ingress check of LATENESS on columns of the view."""
     types = {column.name: column.type for column in plan.schema}
     declared: list[tuple[str, Watermark]] = [
         (note.column, DeclaredWatermark(types[note.column], name, note.column, "lateness", note.sql))
@@ -132,16 +132,16 @@ def _late_table(query: Query, catalog: Catalog, read: tuple[str, ...]) -> str | 
 
 
 def _name_columns(name: str, bound: Bound, aliases: tuple[Name, ...], reserved: tuple[str, ...] = ()) -> Bound:
-    """The columns under the names of `CREATE VIEW v (a, b)`, each name once."""
+    """Rename the columns as in `CREATE VIEW v (a, b)`, and check that names are unique."""
     if aliases and len(aliases) != len(bound.fields):
         message = f"{name} names {len(aliases)} columns, its query has {len(bound.fields)}"
         raise make("TYPE_MISMATCH", message=message, hint="name all columns or none", span=_hull(aliases))
     names = [alias.text for alias in aliases] or [field.name for field in bound.fields]
     spans: list[Span | None] = [alias.span for alias in aliases] or [field.span for field in bound.fields]
-    for place, (each, field) in enumerate(zip(names, bound.fields, strict=True)):
+    for number, (each, field) in enumerate(zip(names, bound.fields, strict=True)):
         if each not in reserved:
-            _check_name(name, each, names[:place], spans[place])
-        check_type(Column(each, field.type), spans[place])
+            _check_name(name, each, names[:number], spans[number])
+        check_type(Column(each, field.type), spans[number])
     return Bound(bound.plan, tuple(replace(field, name=to) for field, to in zip(bound.fields, names, strict=True)))
 
 
@@ -155,7 +155,7 @@ def _check_name(view: str, column: str, before: list[str], span: Span | None) ->
 
 
 def _root(bound: Bound) -> Node:
-    """The plan with the visible columns in front, under their names, and storable."""
+    """The plan with the visible columns first, under their names, and with types that can be stored."""
     plan = bound.plan
     columns = [(field.column, field.name) for field in bound.fields]
     mark = plan.traits.mark
@@ -166,7 +166,7 @@ def _root(bound: Bound) -> Node:
 
 
 def _drop_mark(plan: Node, strategy: str) -> Node:
-    """What waits at a gate is no longer tied to what it corrects."""
+    """Drop the mark of corrections below a gate, which emits other rows."""
     mark = plan.traits.mark
     if mark is None or strategy == "changes":
         return plan

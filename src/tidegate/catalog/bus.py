@@ -1,18 +1,22 @@
-"""The event bus: a relation that every database has, under a name of its own. Sources without columns, INSERT and the
-results of views feed it."""
+"""The event bus: a relation that every database has. Sources without columns, INSERT and the results of views feed
+it."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.catalog.relation import Relation, TimeNote
 from tidegate.core.schema import Column
 
 BUS = "pgcdc_events"
 RESULTS = "pgcdc:_view:"
-"""How the channels of view results begin. No view counts their events."""
+"""Prefix of the channels of view results. No view reads their events."""
 
 OPERATIONS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "VIEW_RESULT")
 TIME = "created_at"
@@ -40,7 +44,7 @@ EVENTS = Relation(
 OF_VIEW = "'s events"
 DEFAULT_GROUPS = 100_000
 DEFAULT_IDLE = "10s"
-"""What a view over the bus has when its options do not say: a cap on groups, and when its event time is idle."""
+"""Defaults of views over the bus: the cap on groups, and the idle timeout of their event time."""
 
 
 def events_of(view: str) -> str:
@@ -52,8 +56,24 @@ def is_bus(name: str) -> bool:
     return name.casefold() == BUS
 
 
+def complete_events(rows: pa.Table, now: int) -> pa.Table:
+    """Events with an id, an operation and a time where they had none; `now` is in microseconds."""
+    if not rows.num_rows:
+        return rows
+    defaults = {
+        "id": pa.array([str(uuid.uuid4()) for _ in range(rows.num_rows)]) if rows.column("id").null_count else None,
+        "operation": "INSERT",
+        TIME: pa.scalar(now, pa.int64()).cast(rows.schema.field(TIME).type),
+    }
+    for name, value in defaults.items():
+        if value is not None and rows.column(name).null_count:
+            index = rows.schema.get_field_index(name)
+            rows = rows.set_column(index, rows.schema.field(name), pc.coalesce(rows.column(name), value))
+    return rows
+
+
 def documents_as_text(rows: Any) -> Any:
-    """Events given as dicts may have their documents as dicts, too."""
+    """Rows of events in which documents are JSON text; in dicts they may be dicts or lists."""
     if not isinstance(rows, list):
         return rows
     return [

@@ -1,4 +1,4 @@
-"""What a pipeline maintains of a catalog."""
+"""The part of a catalog that a pipeline maintains."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from tidegate.catalog.relation import Relation
 from tidegate.sql.statements import CreateSink
 
 
-def maintained(catalog: Catalog) -> tuple[Relation, ...]:
+def maintained_relations(catalog: Catalog) -> tuple[Relation, ...]:
     """The relations whose changes are logged, in order of creation."""
     read = {name for sink in catalog.of_kind("sink") if not own_rows(sink) for name in sink.dependencies}
     return tuple(
         relation
         for relation in catalog
-        if relation.kept or relation.name in read or (relation.kind == "sink" and own_rows(relation))
+        if relation.stored or relation.name in read or (relation.kind == "sink" and own_rows(relation))
     )
 
 
 def own_rows(sink: Relation) -> bool:
-    """True if what a sink gets is logged under its own name: it has a query, or forces its view to emit otherwise."""
+    """True if the rows of a sink are logged under its own name: it has a query, or forces a strategy on its view."""
     statement = sink.statement
     return sink.emit is not None or (isinstance(statement, CreateSink) and statement.query is not None)
 

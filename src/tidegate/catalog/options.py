@@ -1,4 +1,4 @@
-"""The options that WITH (...) takes on sources, tables and views. Connectors have their own."""
+"""The options of sources, tables and views in WITH (...). Connectors have their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.errors import Span, did_you_mean, make
 
 
 class Written(Protocol):
-    """An option as the parser gives it."""
+    """An option as parsed."""
 
     @property
     def key(self) -> str: ...
@@ -43,35 +43,35 @@ def _any(value: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Known:
-    """An option: where it can stand, what it accepts, and whether it does something yet."""
+class KnownOption:
+    """An option: the kinds of relations that have it, its expected values and its check."""
 
     on: tuple[str, ...]
     expected: str
     check: Callable[[str], str | None] = _any
-    maintained: bool = True
 
 
-OPTIONS: dict[str, Known] = {
-    "append_only": Known(("source", "table"), "'true' or 'false'", _boolean),
-    "backfill": Known(("view",), "'true' or 'false'", _boolean),
-    "idle_timeout": Known(("source", "table", "view"), EXPECTED_POSITIVE, _duration),
-    "max_ahead": Known(("source", "table"), EXPECTED_POSITIVE, _duration),
-    "emit_final": Known(("view",), "a column or its number"),
-    "max_groups": Known(("view",), "a number above zero", _count),
-    "emit": Known(("view",), "'row', 'batch' or 'none'", _row_or_batch),
+NO_BACKFILL = "backfill is not supported: a view sees the rows of a source that arrive after it was created"
+OPTIONS: dict[str, KnownOption] = {
+    "append_only": KnownOption(("source", "table"), "'true' or 'false'", _boolean),
+    "backfill": KnownOption(("view",), "'true' or 'false'", _boolean),
+    "idle_timeout": KnownOption(("source", "table", "view"), EXPECTED_POSITIVE, _duration),
+    "max_ahead": KnownOption(("source", "table"), EXPECTED_POSITIVE, _duration),
+    "emit_final": KnownOption(("view",), "a column or its number"),
+    "max_groups": KnownOption(("view",), "a number above zero", _count),
+    "emit": KnownOption(("view",), "'row', 'batch' or 'none'", _row_or_batch),
 }
 
 
 def accept(options: Sequence[Written], kind: str) -> tuple[tuple[str, str], ...]:
     """The checked options of a source, table or view, in the order written."""
-    taken: dict[str, str] = {}
+    accepted: dict[str, str] = {}
     for option in options:
         name = option.key.casefold()
-        if name in taken:
+        if name in accepted:
             raise make("INVALID_OPTION", message=f"option '{name}' is given twice", span=option.span)
-        taken[name] = _accept_one(option, name, kind)
-    return tuple(taken.items())
+        accepted[name] = _accept_one(option, name, kind)
+    return tuple(accepted.items())
 
 
 def _accept_one(option: Written, name: str, kind: str) -> str:
@@ -81,9 +81,9 @@ def _accept_one(option: Written, name: str, kind: str) -> str:
         hint = did_you_mean(name, here, what="options")
         detail = f"a {kind} has the options {', '.join(here)}"
         raise make("UNKNOWN_OPTION", where=f"a {kind}", name=option.key, detail=detail, hint=hint, span=option.span)
-    if not known.maintained:
-        raise make("NOT_SUPPORTED", what=f"option '{name}'", hint="leave it out", span=option.span)
     value = known.check(option.value)
     if value is None:
         raise make("INVALID_OPTION", name=name, value=option.value, expected=known.expected, span=option.span)
+    if (name, value) == ("backfill", "true"):
+        raise make("NOT_SUPPORTED", message=NO_BACKFILL, hint="insert the earlier rows again", span=option.span)
     return value

@@ -1,4 +1,4 @@
-"""What the catalog knows of one relation, whatever its kind."""
+"""The entry of one relation in the catalog, whatever its kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TimeNote:
 
 @dataclass(frozen=True)
 class ConnectorNote:
-    """Where rows come from or go to: the connector's word and its options as written."""
+    """The connector of a relation: its name and options as written."""
 
     kind: str
     options: tuple[tuple[str, str], ...] = ()
@@ -34,8 +34,8 @@ class ConnectorNote:
 class Relation:
     """A source, table, view or sink.
 
-    `sql` is the statement that made it. `dependencies` are the relations it reads. For a view, `key` and `hidden` are
-    inferred: the hidden columns belong to its key but were not selected. `emit` is the declared strategy, if any.
+    `sql` is the statement that created it. `dependencies` are the relations it reads. For a view, `key` and `hidden`
+    are inferred: the hidden columns belong to its key but were not selected. `emit` is the declared strategy, if any.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Relation:
 
     @property
     def statement(self) -> Statement | None:
-        """The statement that made it, None for what every database has."""
+        """The statement that created it; None for relations that every database has."""
         return parse_definition(self.sql) if self.sql else None
 
     @property
@@ -75,8 +75,9 @@ class Relation:
         return self.kind != "sink"
 
     @property
-    def kept(self) -> bool:
-        """True if its content is at hand: tables and materialized views are, sources and plain views are not."""
+    def stored(self) -> bool:
+        """True if its content is stored: that of tables and materialized views is, that of sources and plain views
+        not."""
         return self.kind == "table" or (self.kind == "view" and self.materialized)
 
     def column(self, name: str) -> Column | None:

@@ -1,6 +1,6 @@
 """Logical plans -> the circuit that the engine runs, its identity and its description."""
 
-from tidegate.circuit.fingerprint import Fingerprint, changed, diff, fingerprint
+from tidegate.circuit.fingerprint import Fingerprint, changed_outputs, diff, fingerprint
 from tidegate.circuit.lower import CircuitBuilder, circuit_of
 from tidegate.circuit.model import Branch, Circuit, Filter, Input, Op, Output, Port, Project, ops_behind, upstream
 
@@ -15,7 +15,7 @@ __all__ = [
     "Output",
     "Port",
     "Project",
-    "changed",
+    "changed_outputs",
     "circuit_of",
     "diff",
     "fingerprint",

@@ -17,14 +17,14 @@ from tidegate.circuit.model import (
     PublishedWatermark,
     Step,
 )
+from tidegate.core.quoting import identifier
 from tidegate.plan.explain import Explanation
-from tidegate.plan.labels import quoted
 
 
 def explain_circuit(circuit: Circuit) -> Explanation:
     """The whole circuit, deepest level first."""
     levels = [
-        {"node": f"Level {number}", "traits": {}, "inputs": [_op(op) for op in _sorted(circuit.level(number))]}
+        {"node": f"Level {number}", "traits": {}, "inputs": [_op(op) for op in _sort_ops(circuit.level(number))]}
         for number in range(circuit.depth, 0, -1)
     ]
     inputs = [
@@ -32,11 +32,11 @@ def explain_circuit(circuit: Circuit) -> Explanation:
         for each in circuit.inputs
     ]
     outputs = [_output(output) for output in circuit.outputs]
-    lines = [_published(each) for each in circuit.published]
-    return Explanation.of({"node": "Circuit", "traits": {}, "inputs": [*outputs, *levels, *inputs, *lines]})
+    watermarks = [_watermark_node(each) for each in circuit.published]
+    return Explanation.of({"node": "Circuit", "traits": {}, "inputs": [*outputs, *levels, *inputs, *watermarks]})
 
 
-def _published(published: PublishedWatermark) -> dict[str, Any]:
+def _watermark_node(published: PublishedWatermark) -> dict[str, Any]:
     return {
         "node": f"Watermark {published.relation}.{published.column} = {published.watermark}",
         "traits": {},
@@ -44,7 +44,7 @@ def _published(published: PublishedWatermark) -> dict[str, Any]:
     }
 
 
-def _sorted(ops: Iterable[Op]) -> list[Op]:
+def _sort_ops(ops: Iterable[Op]) -> list[Op]:
     return sorted(ops, key=lambda op: (op.label, op.id))
 
 
@@ -87,7 +87,7 @@ def _step(step: Step) -> str:
 
 
 def _item(name: str, sql: str) -> str:
-    return name if sql == quoted(name) else f"{sql} as {name}"
+    return name if sql == identifier(name) else f"{sql} as {name}"
 
 
 def _columns(columns: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a pipeline computes, as hashes: to resume it only with the definitions that it was built from."""
+"""Hashes of what a pipeline computes, so that it is resumed only with the definitions that it was built from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.circuit.model import Circuit, Input, Output, upstream
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """A hash per input and per output; `ops` are the ids of all ops with what they do, in words."""
+    """A hash per input and per output; `ops` are the ids of all ops with their labels."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -40,27 +40,27 @@ def fingerprint(circuit: Circuit) -> Fingerprint:
 
 
 def diff(old: Fingerprint, new: Fingerprint) -> tuple[str, ...]:
-    """What changed, in words, one sentence part each; empty if nothing did."""
+    """The differences, in words; empty if there are none."""
     return (
-        *_compared("input", old.inputs, new.inputs),
-        *_compared("relation", old.outputs, new.outputs),
+        *_compare("input", old.inputs, new.inputs),
+        *_compare("relation", old.outputs, new.outputs),
     )
 
 
-def changed(old: Fingerprint, new: Fingerprint) -> tuple[str, ...]:
+def changed_outputs(old: Fingerprint, new: Fingerprint) -> tuple[str, ...]:
     """Outputs that both have, but not with the same meaning."""
-    return tuple(sorted(name for name, found in new.outputs.items() if old.outputs.get(name, found) != found))
+    return tuple(sorted(name for name, hash in new.outputs.items() if old.outputs.get(name, hash) != hash))
 
 
-def _compared(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
+def _compare(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
     added = [f"{kind} {name} is new" for name in sorted(set(new) - set(old))]
     gone = [f"{kind} {name} is gone" for name in sorted(set(old) - set(new))]
     other = [f"{kind} {name} is defined differently" for name in sorted(set(old) & set(new)) if old[name] != new[name]]
     return (*other, *added, *gone)
 
 
-def _input(given: Input) -> str:
-    return digest((given.relation, types(given.columns)))
+def _input(input: Input) -> str:
+    return digest((input.relation, types(input.columns)))
 
 
 def _output(circuit: Circuit, output: Output) -> str:

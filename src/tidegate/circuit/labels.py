@@ -1,4 +1,4 @@
-"""Ops in words, for EXPLAIN and metrics."""
+"""Labels of ops, for EXPLAIN and metrics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The circuit: what the engine runs. Plain immutable data, picklable, independent of Spark.
 
-Rows flow from *producers* (an input relation `in:<name>`, or an op's id) through *branches* (Spark SQL over the
+Rows flow from *producers* (an input relation or an op) through *branches* (Spark SQL over the
 producer's columns) into the *ports* of stateful *ops*, and at the end into *outputs*, one per logged relation.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tidegate.core.columns import Producer
 from tidegate.core.schema import Schema
 from tidegate.ir.joins import IntervalJoinSpec, LookupJoinSpec
 from tidegate.ir.specs import (
@@ -64,7 +65,7 @@ class Origin:
 class Branch:
     """A chain of filters and projections from one producer."""
 
-    producer: str
+    producer: Producer
     steps: tuple[Step, ...]
     columns: Schema
     origin: Origin | None = None
@@ -124,23 +125,23 @@ class Op:
             | IntervalJoinSpec
             | LookupJoinSpec
         )
-        over = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.evict_before)
-        return over or isinstance(self.kernel, evicting)
+        evicts_groups = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.evict_before)
+        return evicts_groups or isinstance(self.kernel, evicting)
 
     @property
     def timed(self) -> bool:
         """True if it has work to do when the clock moves, even if no row arrives."""
         match self.kernel:
-            case AggregateSpec(scalar=scalar, evict_before=over):
-                return scalar or bool(over)
-            case DistinctSpec(evict_before=over):
-                return bool(over)
+            case AggregateSpec(scalar=scalar, evict_before=tests):
+                return scalar or bool(tests)
+            case DistinctSpec(evict_before=tests):
+                return bool(tests)
             case TableSpec(lateness=lateness):
                 return bool(lateness)
-            case WindowAggregateSpec(watermark=line):
-                return line is not None
-            case IntervalJoinSpec(watermarks=lines, proctime=proctime):
-                return proctime or lines != (None, None)
+            case WindowAggregateSpec(watermark=watermark):
+                return watermark is not None
+            case IntervalJoinSpec(watermarks=watermarks, proctime=proctime):
+                return proctime or watermarks != (None, None)
             case GateSpec() | GatedAggregateSpec() | HoldBackSpec() | TemporalFilterSpec():
                 return True
         return False
@@ -201,14 +202,15 @@ class Output:
 
 @dataclass(frozen=True)
 class Input:
-    """A relation that feeds the circuit from outside. `producer` is its name in branches."""
+    """A relation that feeds the circuit from outside."""
 
     relation: str
     columns: Schema
 
     @property
-    def producer(self) -> str:
-        return f"in:{self.relation}"
+    def producer(self) -> Producer:
+        """The producer of the branches that read it."""
+        return Producer.of_input(self.relation)
 
 
 @dataclass(frozen=True)

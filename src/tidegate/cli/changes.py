@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def as_ops(changes: Iterable[Change]) -> Iterator[str]:
-    """`     3  +I  pen | 30`: step, op, values; `x2` when a row came twice."""
+    """`     3  +I  pen | 30`: step, op, values; `x2` for a weight of 2."""
     for change in changes:
         values = " | ".join(text(value) for value in change.row.values())
         times = f"  x{abs(change.weight)}" if abs(change.weight) > 1 else ""
@@ -37,18 +37,18 @@ def as_debezium(changes: Iterable[Change], view: str, key: Sequence[str]) -> Ite
 
 
 def _events(changes: Iterable[Change], key: Sequence[str]) -> Iterator[tuple[str, Row | None, Row | None]]:
-    """The changes of one step, the two halves of an update made one. Retractions come first in a step."""
-    olds: dict[tuple[Any, ...], Row] = {}
+    """The changes of one step, with the two halves of an update combined. Retractions come first in a step."""
+    old_rows: dict[tuple[Any, ...], Row] = {}
     for change in changes:
-        place = tuple(change.row.get(name) for name in key)
+        key_of_row = tuple(change.row.get(name) for name in key)
         match change.op:
             case "-U" if key:
-                olds[place] = change.row
+                old_rows[key_of_row] = change.row
             case "+U" if key:
-                yield "u", olds.pop(place, None), change.row
+                yield "u", old_rows.pop(key_of_row, None), change.row
             case "+I" | "+U":
                 yield from [("c", None, change.row)] * abs(change.weight)
             case _:
                 yield from [("d", change.row, None)] * abs(change.weight)
-    for row in olds.values():
+    for row in old_rows.values():
         yield "d", row, None

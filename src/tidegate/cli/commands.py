@@ -1,4 +1,4 @@
-"""What the shell does with a line: a statement goes to the database, a `\\` command is answered here."""
+"""Input of the shell: statements run on the database, `\\` commands are handled here."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DEFINING = ("CREATE", "DROP")
 
 
 class Quit(Exception):
-    """The user leaves the shell."""
+    """Raised when the user leaves the shell."""
 
 
 class Session:
-    """A database with someone typing at it."""
+    """An interactive session on a database."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -46,7 +46,7 @@ class Session:
         }
 
     def run(self, text: str) -> None:
-        """One line or statement of an interactive session: an error is printed, and life goes on."""
+        """Run one line or statement of an interactive session; errors are printed."""
         from tidegate.errors import Error, render
 
         try:
@@ -55,14 +55,14 @@ class Session:
             print(render(problem), file=sys.stderr)
 
     def script(self, text: str) -> None:
-        """All statements and commands of a text; the first error ends it."""
+        """Run all statements and commands of a text, until the first error."""
         from tidegate.cli.statement import pieces
 
         for piece in pieces(text):
             self.execute(piece)
 
     def execute(self, text: str) -> None:
-        """Runs one statement or command and prints what it gives."""
+        """Run one statement or command and print its result."""
         text = text.strip()
         if text.startswith("\\"):
             self._command(text)
@@ -86,7 +86,7 @@ class Session:
         self._commands[word](rest.strip().rstrip(";"))
 
     def _statement(self, text: str) -> None:
-        """A step follows what feeds a relation; one that only defines something waits for the next reader."""
+        """Run a statement. A step follows one that changes rows; after a definition it waits for the next read."""
         word = _first_word(text)
         if self._stale and word not in DEFINING:
             self._catch_up()

@@ -25,7 +25,7 @@ COMMANDS = ("\\?", "\\d", "\\dt", "\\dv", "\\auto", "\\step", "\\q")
 
 
 class SqlCompleter(Completer):
-    """Completes the word before the cursor. `names` gives what the database has now."""
+    """Completes the word before the cursor. `names` returns the current relations and columns."""
 
     def __init__(self, names: Callable[[], Iterable[str]]) -> None:
         self.names = names
@@ -35,7 +35,7 @@ class SqlCompleter(Completer):
         if line.startswith("\\") and " " not in line:
             return [Completion(word, -len(line)) for word in COMMANDS if word.startswith(line)]
         word = document.get_word_before_cursor(WORD=False) if line[-1:].strip() else ""
-        return [Completion(found, -len(word)) for found in self._matches(word)] if word else []
+        return [Completion(match, -len(word)) for match in self._matches(word)] if word else []
 
     def _matches(self, word: str) -> list[str]:
         folded = word.casefold()

@@ -1,4 +1,4 @@
-"""`tidegate doctor`: examines the machine and a folder, and says what to do."""
+"""`tidegate doctor`: check the machine and a folder."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ MARKS = {"ok": "[green]ok[/]  ", "warn": "[yellow]warn[/]", "fail": "[red]FAIL[/
 
 
 def examine(folder: Path, *, as_json: bool) -> bool:
-    """Prints every check; true if nothing is missing."""
+    """Print every check; True if none failed."""
     checks = [*check_machine(), check_folder(folder), *check_files(folder)]
-    fine = all(check.state != "fail" for check in checks)
+    ok = all(check.state != "fail" for check in checks)
     if as_json:
-        print(json.dumps({"ok": fine, "checks": [asdict(check) for check in checks]}, indent=2))
+        print(json.dumps({"ok": ok, "checks": [asdict(check) for check in checks]}, indent=2))
     else:
-        _print(checks, fine)
-    return fine
+        _print(checks, ok)
+    return ok
 
 
 def check_folder(folder: Path) -> Check:
-    """Can be written; if it is a data folder: of this format, whole, and free."""
+    """Check that the folder can be written, and that a data folder has this format and is not in use."""
     from tidegate.errors import Error
     from tidegate.storage.folder import Folder
 
-    place = folder.absolute()
-    existing = next(path for path in (place, *place.parents) if path.exists())
+    path = folder.absolute()
+    existing = next(each for each in (path, *path.parents) if each.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Check("folder", "fail", f"{existing} cannot be written", "choose another, or change its permissions")
-    if not Folder(place).exists():
+    if not Folder(path).exists():
         return Check("folder", "ok", f"{existing} can be written")
     try:
-        with Folder(place) as data:
+        with Folder(path) as data:
             data.open()
     except Error as problem:
         if problem.code == "FOLDER_DAMAGED":
-            return Check("folder", "ok", f"{place} is a data folder")
+            return Check("folder", "ok", f"{path} is a data folder")
         state = "warn" if problem.code == "PIPELINE_IN_USE" else "fail"
         return Check("folder", state, problem.message, problem.hint or "")
-    return Check("folder", "ok", f"{place} is a data folder, free to run")
+    return Check("folder", "ok", f"{path} is a data folder, free to run")
 
 
 def check_files(folder: Path) -> list[Check]:
-    """One line per file of a data folder that is damaged, missing or left over, or one if none is."""
+    """One check per file of a data folder that is damaged, missing or left over; a single one if none is."""
     from tidegate.storage.folder import Folder
     from tidegate.storage.integrity import FolderCheck
 
     if not Folder(folder).exists():
         return []
     checked = FolderCheck(folder.absolute()).run()
-    found = [
+    problems = [
         Check("files", "fail" if each.damage else "warn", f"{each.file}: {each.problem}", each.advice)
         for each in checked.findings
     ]
-    return found or [Check("files", "ok", f"{checked.files} files checked, all intact")]
+    return problems or [Check("files", "ok", f"{checked.files} files checked, all intact")]
 
 
-def _print(checks: list[Check], fine: bool) -> None:
+def _print(checks: list[Check], ok: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -69,4 +69,4 @@ def _print(checks: list[Check], fine: bool) -> None:
         console.print(f"{MARKS[check.state]}  {check.name:<9} {escape(check.found)}")
         if check.advice:
             console.print(f"      {'':<9} [bold]{escape(check.advice)}[/]")
-    console.print("\neverything is there" if fine else "\nsomething is missing: see FAIL above")
+    console.print("\neverything is there" if ok else "\nsomething is missing: see FAIL above")

@@ -1,4 +1,4 @@
-"""What Tidegate needs from the machine: one function per thing, each saying what it found and what to do."""
+"""Checks of the machine: one function per requirement, each with its finding and advice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENOUGH_MEMORY_GB = 4.0
 
 @dataclass(frozen=True)
 class Check:
-    """One thing examined: `state` is ok, warn or fail; `advice` says what to do when it is not ok."""
+    """One check: `state` is ok, warn or fail; `advice` says what to do if it is not ok."""
 
     name: str
     state: str
@@ -43,29 +43,29 @@ def check_java() -> Check:
 
 
 def check_python() -> Check:
-    """Python 3.11 or later."""
-    found = ".".join(str(part) for part in sys.version_info[:3])
+    """Check for Python 3.11 or later."""
+    installed = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] >= OLDEST_PYTHON:
-        return Check("Python", "ok", f"{found} ({sys.executable})")
-    return Check("Python", "fail", found, "install Python 3.11 or later and make a new environment with it")
+        return Check("Python", "ok", f"{installed} ({sys.executable})")
+    return Check("Python", "fail", installed, "install Python 3.11 or later and make a new environment with it")
 
 
 def check_package(name: str) -> Check:
-    """A Python package, in the range we support."""
+    """Check that a Python package is installed in a supported version."""
     oldest, first_too_new = PACKAGES[name]
-    wanted = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(first_too_new)}" if first_too_new else "")
-    advice = f"pip install '{wanted}'"
+    required = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(first_too_new)}" if first_too_new else "")
+    advice = f"pip install '{required}'"
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Check(name, "fail", "not installed", advice)
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:3])
     fits = numbers >= oldest and (first_too_new is None or numbers < first_too_new)
-    return Check(name, "ok" if fits else "fail", found, "" if fits else advice)
+    return Check(name, "ok" if fits else "fail", installed, "" if fits else advice)
 
 
 def check_memory() -> Check:
-    """Room for a JVM and a few Python workers."""
+    """Check for enough memory for a JVM and a few Python workers."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
     if total >= ENOUGH_MEMORY_GB:
         return Check("memory", "ok", f"{total:.1f} GB")
@@ -73,7 +73,7 @@ def check_memory() -> Check:
 
 
 def check_kafka() -> Check:
-    """What FROM KAFKA and INTO KAFKA need beside the rest; nobody else does, so it is never a failure."""
+    """Check what FROM KAFKA and INTO KAFKA need. It is never a failure, since nothing else needs it."""
     from tidegate.connectors.kafka import jars
 
     spark = _version("pyspark")
@@ -81,19 +81,19 @@ def check_kafka() -> Check:
         return Check("Kafka", "warn", "its jars go with PySpark, which is not installed")
     if _version("confluent-kafka") is None or _version("fastavro") is None:
         return Check("Kafka", "warn", "no Python client", "to read or write Kafka: pip install 'tidegate[kafka]'")
-    place = jars.folder(spark)
-    if jars.in_folder(place):
-        return Check("Kafka", "ok", f"connector jars in {place}")
+    folder = jars.folder(spark)
+    if jars.in_folder(folder):
+        return Check("Kafka", "ok", f"connector jars in {folder}")
     return Check(
         "Kafka",
         "ok",
-        f"no connector jars in {place}: Spark fetches {jars.package(spark)} when it is first needed",
+        f"no connector jars in {folder}: Spark fetches {jars.package(spark)} when it is first needed",
         f"without a way to Maven: put {', '.join(jars.NEEDED)} there, or into a folder that {jars.FOLDER} names",
     )
 
 
 def check_machine() -> list[Check]:
-    """Everything but the folder."""
+    """All checks of the machine."""
     packages = [check_package(name) for name in PACKAGES]
     return [check_python(), check_java(), *packages, check_memory(), check_kafka()]
 

@@ -1,17 +1,17 @@
-"""`tidegate explain`: what becomes of a file's views, without running them."""
+"""`tidegate explain`: the plans of the views of a file, without running them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from tidegate.cli.opening import opened, read_script
+from tidegate.cli.opening import open_database, read_script
 
 
 def explain_file(file: Path, view: str | None, stage: str, *, as_json: bool) -> None:
-    """Declares the file in a temporary folder and prints the plan of one view, or of all."""
+    """Apply the file to a temporary folder and print the plan of one view, or of all."""
     text = read_script(file)
-    with opened(None) as db:
+    with open_database(None) as db:
         db.run_script(text, file.name)
         names = [view] if view else list(db.views())
         plans = {name: db.explain(name, stage=stage) for name in names}

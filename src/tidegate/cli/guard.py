@@ -1,4 +1,4 @@
-"""What stands between an exception and the terminal: a rendered error, an exit code, never a traceback unasked."""
+"""Exceptions as text on stderr and exit codes; a traceback only with --debug."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import typer
 
 FAILED = 1
-REFUSED = 2
+REJECTED = 2
 USAGE = ("PIPELINE_CHANGED", "UNKNOWN_FOLDER", "READ_ONLY")
 
 
 @contextmanager
 def guard(debug: bool, as_json: bool = False) -> Iterator[None]:
-    """Turns what a command raises into text on stderr and an exit code: 1 something failed, 2 refused."""
+    """Turn exceptions of a command into text on stderr and an exit code: 1 for a failure, 2 for rejected input."""
     try:
         yield
     except (typer.Exit, typer.Abort):
@@ -35,24 +35,24 @@ def guard(debug: bool, as_json: bool = False) -> Iterator[None]:
 
 
 def _report(problem: Exception, as_json: bool) -> int:
-    said = described(problem)
-    text = json.dumps({"error": said}) if as_json else _rendered(problem, said)
+    fields = error_fields(problem)
+    text = json.dumps({"error": fields}) if as_json else _render(problem, fields)
     print(text, file=sys.stderr, flush=True)
     return exit_code(problem)
 
 
 def exit_code(problem: Exception) -> int:
-    """2 for what the user can write differently, 1 for a machine, a folder or a pipeline that failed."""
+    """2 if the user's input is at fault, 1 if a machine, a folder or a pipeline failed."""
     from tidegate.errors import Error, PipelineError, SetupError
 
     if not isinstance(problem, Error):
         return FAILED
     failed = isinstance(problem, PipelineError | SetupError) and problem.code not in USAGE
-    return FAILED if failed else REFUSED
+    return FAILED if failed else REJECTED
 
 
-def described(problem: Exception) -> dict[str, Any]:
-    """The parts of an error, as a program reads them."""
+def error_fields(problem: Exception) -> dict[str, Any]:
+    """The fields of an error, for programs."""
     from tidegate.errors import Error, line_and_column
 
     if not isinstance(problem, Error):
@@ -67,10 +67,10 @@ def described(problem: Exception) -> dict[str, Any]:
     return parts
 
 
-def _rendered(problem: Exception, said: dict[str, Any]) -> str:
+def _render(problem: Exception, fields: dict[str, Any]) -> str:
     from tidegate.errors import Error, render
 
     if isinstance(problem, Error):
         return render(problem)
-    first = str(said["message"]).split("\n", 1)[0]
+    first = str(fields["message"]).split("\n", 1)[0]
     return f"INTERNAL: {first}\n  hint: the same command with --debug shows where"

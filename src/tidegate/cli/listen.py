@@ -93,9 +93,9 @@ def listen(
     with guard(debug, as_json):
         from tidegate.cli.listening.flags import FLAGS, flag_config
 
-        said = {name: context.params[name.removeprefix("--").replace("-", "_")] for name in FLAGS}
+        flag_values = {name: context.params[name.removeprefix("--").replace("-", "_")] for name in FLAGS}
         flags = flag_config(
-            {name: _text(value) for name, value in said.items() if value or value == ""},
+            {name: _text(value) for name, value in flag_values.items() if value or value == ""},
             view_query or (),
             os.environ,
             channels=channel or (),
@@ -116,17 +116,17 @@ def _text(value: str | bool | Sequence[str]) -> str:
 
 def _run(file: Path | None, flags: Config, *, once: bool, print_sql: bool, as_json: bool) -> None:
     from tidegate.cli.listening.declaring import check
-    from tidegate.cli.listening.merging import completed, merged
+    from tidegate.cli.listening.merging import complete_config, merge
     from tidegate.cli.listening.run import listen_to
     from tidegate.cli.listening.statements import definitions, script
 
-    config = completed(merged(_read(file), flags))
-    found = definitions(config)
-    check(found)
+    config = complete_config(merge(_read(file), flags))
+    statements = definitions(config)
+    check(statements)
     if print_sql:
-        print(script(found))
+        print(script(statements))
     else:
-        listen_to(config, found, once=once, as_json=as_json)
+        listen_to(config, statements, once=once, as_json=as_json)
 
 
 def _read(file: Path | None) -> Config:

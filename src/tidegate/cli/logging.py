@@ -8,11 +8,11 @@ from typing import TextIO
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to the stderr of the moment: a live screen or a test may replace it."""
+    """Writes to the current sys.stderr, which a live screen or a test may replace."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
-        # librdkafka logs under this name what our own messages already tell in fewer words.
+        # librdkafka logs under this name what our own messages already say.
         self.addFilter(lambda record: record.name != "tidegate.kafka")
 
     @property

@@ -61,8 +61,8 @@ def seconds(text: str) -> float:
     return micros / SECOND
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         from importlib.metadata import version
 
         typer.echo(f"tidegate {version('tidegate')}")

@@ -1,4 +1,4 @@
-"""Opening a database from the command line, with a word for the one who waits for Spark."""
+"""Open a database from the command line, with a status line while Spark starts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(
+def open_database(
     folder: Path | None, *, master: str | None = None, read_only: bool = False, spark: bool = True
 ) -> Iterator[Database]:
-    """A database that is closed whatever happens. `folder` None: a temporary one. `spark`: started at once."""
+    """Open a database and close it at the end. `folder` None: a temporary one. `spark`: start Spark at once."""
     import tidegate
     from tidegate.database import runtime_of
 
     with tidegate.connect(folder, master=master, read_only=read_only) as db:
         if spark:
-            with told("starting Spark ..."), shielded():
+            with status_line("starting Spark ..."), shield_from_interrupt():
                 _ = runtime_of(db).spark.session
         yield db
 
@@ -41,9 +41,9 @@ def read_script(path: Path) -> str:
 
 
 @contextmanager
-def shielded() -> Iterator[None]:
-    """Processes started inside never see Ctrl-C, for they inherit that it is blocked. A terminal sends it to all of a
-    command's processes, and a Python worker of Spark would die of it in the middle of a step."""
+def shield_from_interrupt() -> Iterator[None]:
+    """Protect processes that are started in the block from Ctrl-C: they inherit that SIGINT is blocked. A
+    terminal sends it to all processes of a command, and a Python worker of Spark would die in the middle of a step."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -52,13 +52,13 @@ def shielded() -> Iterator[None]:
 
 
 @contextmanager
-def told(text: str) -> Iterator[None]:
-    """Says why nothing happens yet, and takes it back: only on a terminal."""
-    told = sys.stderr.isatty()
-    if told:
+def status_line(text: str) -> Iterator[None]:
+    """Show a text on the terminal while the block runs."""
+    terminal = sys.stderr.isatty()
+    if terminal:
         print(text, end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        if told:
+        if terminal:
             print("\r" + " " * len(text) + "\r", end="", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.cli.opening import opened
+from tidegate.cli.opening import open_database
 from tidegate.core.render import json_objects, text_cells
 from tidegate.core.tables import text_table
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 def query_folder(folder: Path, sql: str, as_of: int | None, format: str) -> None:
-    """Prints the rows of a query."""
+    """Print the rows of a query."""
     if format == "arrow" and sys.stdout.isatty():
         from tidegate.errors import OptionError
 
         raise OptionError("INVALID_OPTION", "Arrow is binary: not for a terminal", hint="add `> rows.arrow`")
-    with opened(folder, read_only=True) as db:
+    with open_database(folder, read_only=True) as db:
         WRITERS[format](db.query(sql, as_of=as_of))
 
 
 def write_table(result: Result) -> None:
-    """Aligned columns and a row count."""
+    """Write aligned columns and a row count."""
     print(text_table(result.arrow()))
 
 
 def write_csv(result: Result) -> None:
-    """A header and comma-separated values; NULL is an empty field."""
+    """Write a header and comma-separated values; NULL is an empty field."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(result.columns)
     writer.writerows(zip(*map(_csv_cells, result.arrow().columns), strict=True))
@@ -45,12 +45,12 @@ def _csv_cells(column: pa.ChunkedArray[Any]) -> list[str]:
 
 
 def write_json(result: Result) -> None:
-    """One array of objects, one object per line."""
+    """Write one array of objects, one object per line."""
     print("[" + ",\n ".join(json_objects(result.arrow())) + "]")
 
 
 def write_arrow(result: Result) -> None:
-    """An Arrow IPC stream."""
+    """Write an Arrow IPC stream."""
     table = result.arrow()
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
         stream.write_table(table)

@@ -1,4 +1,4 @@
-"""`tidegate run`: declares what the files say, turns the circuit, shows what happens."""
+"""`tidegate run`: apply the statements of files, run the pipeline, show its metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.cli.opening import opened, read_script, told
+from tidegate.cli.opening import open_database, read_script, status_line
 from tidegate.core.tables import counted, text_table
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ SHOWN_ROWS = 20
 def run_pipeline(
     files: Sequence[Path], *, data: Path | None, once: bool, master: str | None, show: bool, as_json: bool
 ) -> None:
-    """Runs the files' pipeline in its folder until its inputs end (`once`) or someone ends it."""
+    """Run the pipeline of the files in its folder until its inputs end (`once`) or a signal arrives."""
     folder = data or Path(files[0].stem)
     scripts = [(read_script(path), path.name) for path in files]
-    refuse_foreign(folder)
-    with opened(folder, master=master) as db:
-        with told("reading the definitions ..."):
+    check_data_folder(folder)
+    with open_database(folder, master=master) as db:
+        with status_line("reading the definitions ..."):
             declare(db, scripts)
-        with _screen(folder.name, as_json) as screen, ended_by_signal() as ended:
-            _turn(db, screen, ended, once)
+        with _screen(folder.name, as_json) as screen, stop_on_signal() as ended:
+            _run_until_stopped(db, screen, ended, once)
         if show:
             show_views(db)
 
 
-def refuse_foreign(folder: Path) -> None:
-    """A folder with other things in it does not become a data folder by accident."""
+def check_data_folder(folder: Path) -> None:
+    """Raise if the folder contains other files: it should not become a data folder by accident."""
     from tidegate.storage.folder import Folder
 
     if folder.is_dir() and any(folder.iterdir()) and not Folder(folder).exists():
@@ -52,7 +52,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def declare(db: Database, scripts: Sequence[tuple[str, str]]) -> None:
-    """Applies the statements that this folder has not seen yet, and prints their warnings."""
+    """Apply the statements that the folder does not have yet, and print their warnings."""
     from tidegate.errors import render
 
     for text, origin in scripts:
@@ -61,8 +61,8 @@ def declare(db: Database, scripts: Sequence[tuple[str, str]]) -> None:
 
 
 @contextmanager
-def ended_by_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once."""
+def stop_on_signal() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets. A second Ctrl-C interrupts at once."""
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -79,14 +79,14 @@ def ended_by_signal() -> Iterator[threading.Event]:
 
 
 def show_views(db: Database) -> None:
-    """Prints the first rows of every materialized view, and says when there are more."""
+    """Print the first rows of every materialized view, and how many there are."""
     for name, counters in db.metrics()["views"].items():
         result = db.query(f"SELECT * FROM `{name}` LIMIT {SHOWN_ROWS}")
         more = f": {SHOWN_ROWS} of {counted(counters['rows'], 'row')}" if counters["rows"] > SHOWN_ROWS else ""
         print(f"\n{name}{more}\n{text_table(result.arrow())}")
 
 
-def _turn(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:
+def _run_until_stopped(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:
     work = _Background(db.run_once) if once else None
     if work is None:
         db.start(lambda tables: db.stop() if ended.is_set() else screen.loading(tables))
@@ -113,7 +113,7 @@ def _screen(title: str, as_json: bool) -> Screen:
 
 
 class _Background:
-    """A call in a thread of its own, so that the main thread can draw and hear signals."""
+    """A call in its own thread, so that the main thread can draw and handle signals."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self.problem: BaseException | None = None
@@ -130,7 +130,7 @@ class _Background:
         return not self.thread.is_alive()
 
     def result(self) -> None:
-        """Waits for the end of the call, and raises what it raised."""
+        """Wait for the end of the call, and raise what it raised."""
         self.thread.join()
         if self.problem is not None:
             raise self.problem

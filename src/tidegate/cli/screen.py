@@ -23,7 +23,7 @@ VIEW_FIELDS = {"rows": "rows", "changes": "rows_out", "changes/s": "rate"}
 
 
 class Screen(Protocol):
-    """Something that can be told the newest metrics."""
+    """A display of metrics."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -80,7 +80,7 @@ class LiveScreen:
 
 
 class LogScreen:
-    """A line whenever there was a step, at most one every two seconds, and a last one."""
+    """A line per step, at most one every two seconds, and a last one."""
 
     def __init__(self) -> None:
         self.shown_step = -1
@@ -120,7 +120,7 @@ class JsonScreen(LogScreen):
     """The metrics themselves, one JSON object per line."""
 
     def loading(self, tables: Mapping[str, float]) -> None:
-        """A program sees by the first metrics that tables are there."""
+        """Print nothing: the first metrics show that tables are loaded."""
 
     def _print(self, metrics: Metrics) -> None:
         print(json.dumps(json_value(dict(metrics))), flush=True)
@@ -143,8 +143,8 @@ def log_line(metrics: Metrics) -> str:
 
 def _of_inputs(metrics: Metrics) -> dict[str, Any]:
     """Watermarks of sources and tables that have a value; those of views follow from them."""
-    known = {place: value for place, value in metrics["watermarks"].items() if value is not None}
-    return {place: value for place, value in known.items() if place.split(".")[0] in metrics["inputs"]}
+    with_value = {column: value for column, value in metrics["watermarks"].items() if value is not None}
+    return {column: value for column, value in with_value.items() if column.split(".")[0] in metrics["inputs"]}
 
 
 def _counters(kind: str, fields: Mapping[str, str], rows: Mapping[str, Any]) -> Table:

@@ -1,4 +1,4 @@
-"""`tidegate sql`: an interactive shell, or a script that comes by a pipe."""
+"""`tidegate sql`: an interactive shell, or a script from stdin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.cli.commands import Quit, Session
-from tidegate.cli.opening import opened
+from tidegate.cli.opening import open_database
 from tidegate.cli.statement import complete
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GREETING = "\\? lists the commands, \\q leaves; a statement ends with ;"
 
 
 def open_shell(folder: Path | None, master: str | None) -> None:
-    """Reads statements until the end: from the terminal, or from stdin when that is a pipe."""
+    """Run statements from the terminal, or from stdin if that is a pipe."""
     with _opened(folder, master) as (db, note):
         session = Session(db)
         if sys.stdin.isatty():
@@ -35,7 +35,7 @@ def open_shell(folder: Path | None, master: str | None) -> None:
 
 @contextmanager
 def _opened(folder: Path | None, master: str | None) -> Iterator[tuple[Database, str]]:
-    """The folder to write, or to read when another process runs it."""
+    """Open the folder for writing, or for reading if another process runs it."""
     from tidegate.errors import Error
     from tidegate.storage.folder import Folder
 
@@ -49,7 +49,7 @@ def _opened(folder: Path | None, master: str | None) -> Iterator[tuple[Database,
             raise
         read_only = True
     note = f"{folder} runs in another process: reading only\n" if read_only else ""
-    with opened(folder, master=master, read_only=read_only) as db:
+    with open_database(folder, master=master, read_only=read_only) as db:
         yield db, note
 
 

@@ -1,4 +1,4 @@
-"""`tidegate test`: runs spec files and says which hold."""
+"""`tidegate test`: run spec files."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.testing.paths import Summary
-    from tidegate.testing.spec.files import FileResult
+    from tidegate.testing.spec.files import FileResult, Summary
 
 
 def run_specs(paths: Sequence[Path], *, restarts: bool, word: str | None, jobs: int, as_json: bool) -> int:
-    """Prints a line per file and `N passed, N failed`; the exit code: 0, or 1 if a file failed."""
-    from tidegate.testing.paths import run_paths
+    """Print a line per file and `N passed, N failed`. Returns the exit code: 1 if a file failed."""
+    from tidegate.testing.spec.files import run_paths
 
-    _refuse_missing(paths)
+    _check_paths(paths)
     summary = run_paths(paths, restarts, word, jobs, on_result=None if as_json else _print_result)
     print(json.dumps(_as_dict(summary), indent=2) if as_json else f"\n{summary}")
     return 1 if summary.failed else 0
 
 
-def _refuse_missing(paths: Sequence[Path]) -> None:
+def _check_paths(paths: Sequence[Path]) -> None:
     from tidegate.errors import OptionError
-    from tidegate.testing.paths import find
+    from tidegate.testing.spec.files import find
 
     for path in paths:
         if not path.exists():

@@ -1,4 +1,4 @@
-"""Where a statement ends, in text that is still being typed."""
+"""Where statements end, in a text that may be incomplete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIECES = re.compile(
 
 
 def complete(text: str) -> bool:
-    """Enter sends it: nothing, a `\\` command, or text whose last `;` has nothing but comments behind it."""
+    """True if Enter should run the text: it is empty, a `\\` command, or ends with `;` and comments."""
     stripped = text.strip()
     if not stripped or stripped.startswith("\\"):
         return True
@@ -26,7 +26,7 @@ def complete(text: str) -> bool:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The statements of a script, and the `\\` commands that stand on lines of their own between them."""
+    """The statements of a script, and the `\\` commands on lines of their own between them."""
     rest = text
     while rest.strip():
         rest = rest.lstrip()
@@ -35,22 +35,22 @@ def pieces(text: str) -> Iterator[str]:
             yield command
             continue
         ends, _ = _ends(rest)
-        cut = ends[0] if ends else len(rest)
-        yield rest[:cut]
-        rest = rest[cut:]
+        end = ends[0] if ends else len(rest)
+        yield rest[:end]
+        rest = rest[end:]
 
 
 def without_comments(text: str) -> str:
     """The text with each comment replaced by a blank."""
-    return _PIECES.sub(lambda found: " " if found.lastgroup == "comment" else found.group(), text)
+    return _PIECES.sub(lambda match: " " if match.lastgroup == "comment" else match.group(), text)
 
 
 def _ends(text: str) -> tuple[list[int], bool]:
-    """The places just behind each `;` that ends a statement, and whether all quotes and comments are closed."""
+    """The positions after each `;` that ends a statement, and True if all quotes and comments are closed."""
     ends: list[int] = []
-    for found in _PIECES.finditer(text):
-        if found.lastgroup == "open":
+    for match in _PIECES.finditer(text):
+        if match.lastgroup == "open":
             return ends, False
-        if found.lastgroup == "end":
-            ends.append(found.end())
+        if match.lastgroup == "end":
+            ends.append(match.end())
     return ends, True

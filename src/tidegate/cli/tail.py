@@ -1,4 +1,4 @@
-"""`tidegate tail`: follows the changes of a view."""
+"""`tidegate tail`: follow the changes of a view."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.cli.changes import as_debezium, as_json, as_ops
-from tidegate.cli.opening import opened
+from tidegate.cli.opening import open_database
 from tidegate.database import runtime_of
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def follow(folder: Path, view: str, start: int | None, format: str, timeout: float | None) -> None:
-    """Prints changes from step `start` (or from now) on, until Ctrl-C or `timeout` quiet seconds."""
-    with opened(folder, read_only=True, spark=False) as db:
+    """Print changes from step `start` (or from now) on, until Ctrl-C or `timeout` seconds without one."""
+    with open_database(folder, read_only=True, spark=False) as db:
         snapshot = start is None and timeout == 0.0
         changes = db.subscribe(view, from_step=start, snapshot=snapshot, timeout=timeout)
         try:

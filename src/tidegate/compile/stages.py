@@ -45,7 +45,7 @@ def explain_relation(
 
 
 def _view_stage(view: CompiledView, stage: str, begun: Mapping[str, int]) -> Explanation:
-    return _stage(view.name, view.bound, view.left, view.kind, len(view.columns), stage, begun)
+    return _stage(view.name, view.bound, view.emitted, view.kind, len(view.columns), stage, begun)
 
 
 def _stage(

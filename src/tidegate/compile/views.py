@@ -1,4 +1,4 @@
-"""Views: bind -> rewrite, and the entries that the catalog keeps of them."""
+"""Views: bind -> rewrite, and their entries in the catalog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.bind.relation import sink_entry
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
 from tidegate.bind.unsupported import unsupported
-from tidegate.bind.view import NOTHING, BoundView, Extras, bind_definition
+from tidegate.bind.view import NO_EXTRAS, BoundView, Extras, bind_definition
 from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.bus import BUS
 from tidegate.catalog.options import accept
@@ -32,8 +32,8 @@ from tidegate.traits import kind as kinds
 @dataclass(frozen=True)
 class CompiledView:
     """A view that can be maintained. `bound` is the plan as written, `plan` the rewritten one, which runs; its columns
-    are `columns` followed by `hidden`, parts of its key that were not selected. `output` is the plan of what leaves it
-    if that differs, `late_to` the table that takes its late rows."""
+    are `columns` followed by `hidden`, parts of its key that were not selected. `output` is the plan of what it emits
+    if that differs, `late_to` the table that receives its late rows."""
 
     name: str
     columns: Schema
@@ -50,16 +50,16 @@ class CompiledView:
 
     @property
     def append_only(self) -> bool:
-        return self.left.traits.append_only
+        return self.emitted.traits.append_only
 
     @property
-    def left(self) -> Node:
-        """What queries and sinks see: the plan, or with `emit_final` what has left it."""
+    def emitted(self) -> Node:
+        """What queries and sinks read: the plan, or with `emit_final` its final rows."""
         return self.plan if self.output is None else self.output
 
 
 def compile_view(
-    statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer, extras: Extras = NOTHING
+    statement: CreateView | CreateSink, catalog: Catalog, analyzer: Analyzer, extras: Extras = NO_EXTRAS
 ) -> CompiledView:
     """Compile CREATE VIEW, or the query of CREATE SINK ... AS SELECT."""
     query = statement.query
@@ -77,7 +77,7 @@ def compile_query(
     aliases: tuple[Name, ...],
     catalog: Catalog,
     analyzer: Analyzer,
-    extras: Extras = NOTHING,
+    extras: Extras = NO_EXTRAS,
 ) -> CompiledView:
     """Bind and rewrite a query under a name."""
     bound = bind_definition(name, query, aliases, _context(catalog, analyzer), extras)
@@ -130,8 +130,8 @@ def view_entry(statement: CreateView, view: CompiledView, times: tuple[TimeNote,
 
 
 def recompile(catalog: Catalog, analyzer: Analyzer) -> Catalog:
-    """The catalog with every view compiled anew, for its traits may change with what it reads. Raises if a view can no
-    longer be maintained, such as one that is updated by a key that is gone."""
+    """The catalog with every view compiled again, since its traits may change with what it reads. Raises if a view can
+    no longer be maintained, such as one that is updated by a key that no longer exists."""
     fresh = Catalog()
     for relation in catalog:
         if isinstance(relation.statement, CreateView):
@@ -147,21 +147,21 @@ _compiled: WeakKeyDictionary[Analyzer, OrderedDict[object, CompiledView]] = Weak
 
 def definition(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
     """A view or sink of the catalog, compiled from its SQL. Cached while nothing it reads changes."""
-    return _cached("view", relation, catalog, analyzer, lambda: _from_entry(relation, catalog, analyzer))
+    return _compile_once("view", relation, catalog, analyzer, lambda: _from_entry(relation, catalog, analyzer))
 
 
 def results_of(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> CompiledView:
     """A view over the bus as its results return there: with its window and the hidden parts of its key."""
-    return _cached("results", relation, catalog, analyzer, lambda: _results(relation, catalog, analyzer))
+    return _compile_once("results", relation, catalog, analyzer, lambda: _results(relation, catalog, analyzer))
 
 
-def _cached(
-    what: str, relation: Relation, catalog: Catalog, analyzer: Analyzer, compiled: Callable[[], CompiledView]
+def _compile_once(
+    kind: str, relation: Relation, catalog: Catalog, analyzer: Analyzer, compile_it: Callable[[], CompiledView]
 ) -> CompiledView:
     cache = _compiled.setdefault(analyzer, OrderedDict())
-    key = (what, relation, catalog.upstream(relation), _late_table(relation, catalog))
+    key = (kind, relation, catalog.upstream(relation), _late_table(relation, catalog))
     if key not in cache:
-        cache[key] = compiled()
+        cache[key] = compile_it()
         while len(cache) > _CACHED:
             cache.popitem(last=False)
     return cache[key]
@@ -204,7 +204,7 @@ def forced_view(name: str, view: Relation, extras: Extras, catalog: Catalog, ana
 
 
 def view_rows(relation: Relation, catalog: Catalog, analyzer: Analyzer) -> Bound:
-    """What a query sees of a view: a maintained one as it is, a plain one as if it were written there."""
+    """The rows of a view in a query: a maintained view is read, a plain one is inlined."""
     view = definition(relation, catalog, analyzer)
     plan: Node = View(relation.name, view.plan) if relation.materialized else view.plan
     return Bound(plan, tuple(Field(each.name, each.name, each.type, each.nullable) for each in view.columns))
@@ -226,17 +226,17 @@ def _final_output(plan: Node, view: BoundView, query: Query) -> Node | None:
         return None
     names = plan.columns[: view.visible]
     if option.isdigit():
-        found = names[int(option)] if int(option) < view.visible else None
+        column = names[int(option)] if int(option) < view.visible else None
     else:
-        found = next((name for name in names if name.casefold() == option.casefold()), None)
-    if found is None:
+        column = next((name for name in names if name.casefold() == option.casefold()), None)
+    if column is None:
         message = f"'emit_final' = '{option}': the view has no such column"
         raise make("UNKNOWN_COLUMN", message=message, hint=f"its columns are {', '.join(names)}", span=query.span)
-    return final_gate(plan, found, query.span)
+    return final_gate(plan, column, query.span)
 
 
 def _check_ranks(plan: Node, query: Query) -> None:
-    """A rank that no filter bounds would have to be renumbered on every change."""
+    """Reject a rank that no filter bounds: every change could renumber all rows of its partition."""
     unbounded = next((node for node in walk(plan) if isinstance(node, Rank)), None)
     if unbounded is None:
         return

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tidegate.catalog.bus import BUS, is_bus
 from tidegate.connectors.contract import ColumnPolicy, Connector, Sink, SinkSpec, Source, SourceSpec
-from tidegate.core.options import Bag, Given
+from tidegate.core.options import Bag, OptionItems
 from tidegate.core.schema import Schema
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 
@@ -64,7 +64,7 @@ def source(
     kind: str,
     relation: str,
     columns: Schema,
-    options: Given,
+    options: OptionItems,
     format: str | None = None,
     span: Span | None = None,
     key: tuple[str, ...] = (),
@@ -75,19 +75,19 @@ def source(
     if connector is None or connector.source is None:
         raise _no_connector(kind, name, "source", connector, span)
     _check_columns(name, relation, columns, connector.columns, span)
-    given = list(options)
-    bag = Bag(name, given, span)
-    spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in given}, _format(bag, kind, format), key)
-    built = connector.source(spec, bag)
+    items = list(options)
+    bag = Bag(name, items, span)
+    spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in items}, _format(bag, kind, format), key)
+    result = connector.source(spec, bag)
     bag.finish()
-    return built
+    return result
 
 
 def sink(
     kind: str,
     name: str,
     columns: Schema,
-    options: Given,
+    options: OptionItems,
     format: str | None = None,
     span: Span | None = None,
     key: tuple[str, ...] = (),
@@ -99,15 +99,15 @@ def sink(
     connector = _find(connector_name)
     if connector is None or connector.sink is None:
         raise _no_connector(kind, connector_name, "sink", connector, span)
-    given = list(options)
-    bag = Bag(connector_name, given, span)
+    items = list(options)
+    bag = Bag(connector_name, items, span)
     if is_bus(reads):
         bag.take("channels", channel_patterns, "patterns such as 'pgcdc:orders, pgcdc:_view:*'")
-    given_options = {key: value for key, value, _ in given}
-    spec = SinkSpec(connector_name, name, columns, given_options, _format(bag, kind, format), key, reads)
-    built = connector.sink(spec, bag)
+    texts = {key: value for key, value, _ in items}
+    spec = SinkSpec(connector_name, name, columns, texts, _format(bag, kind, format), key, reads)
+    result = connector.sink(spec, bag)
     bag.finish()
-    return built
+    return result
 
 
 def channel_patterns(text: str) -> tuple[str, ...]:
@@ -138,8 +138,8 @@ def _installed(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {canonical(entry.name): entry for entry in entry_points(group=GROUP)}
 
 
-def _load(place: str | None) -> Any:
-    return None if place is None else resolve_name(f"tidegate.connectors.{place}")
+def _load(location: str | None) -> Any:
+    return None if location is None else resolve_name(f"tidegate.connectors.{location}")
 
 
 def _load_entry(name: str, entry: EntryPoint) -> Connector:
@@ -187,19 +187,19 @@ def _format(bag: Bag, kind: str, clause: str | None) -> str | None:
             hint="leave one out",
             span=at,
         )
-    chosen = clause or option
-    return chosen.casefold() if chosen else None
+    name = clause or option
+    return name.casefold() if name else None
 
 
 def _no_connector(kind: str, name: str, role: str, connector: Connector | None, span: Span | None) -> Error:
-    known = _names(role)
+    names = _names(role)
     if connector is not None:
         message = f"{name} cannot be a {role}"
     elif name in _NOT_YET:
         message = f"connector {name} is not built in yet"
     else:
-        return make("UNKNOWN_CONNECTOR", name=kind, hint=did_you_mean(name, known, "connectors"), span=span)
-    return make("NOT_SUPPORTED", message=message, hint=f"a {role} can be {enumerated(known)}", span=span)
+        return make("UNKNOWN_CONNECTOR", name=kind, hint=did_you_mean(name, names, "connectors"), span=span)
+    return make("NOT_SUPPORTED", message=message, hint=f"a {role} can be {enumerated(names)}", span=span)
 
 
 def _names(role: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""Small things that every package shares: schemas and types, column names, durations, rendering, quoting, files."""
+"""Helpers that every package shares: schemas and types, column names, durations, rendering, quoting, files."""

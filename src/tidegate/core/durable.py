@@ -1,4 +1,4 @@
-"""What connectors keep of themselves: files that are there completely or not at all."""
+"""Durable state of connectors: files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_record(path: Path, record: object) -> None:
 
 
 def read_record(path: Path, expected: type[T]) -> T | None:
-    """The record in a file, None if there is no such file; FOLDER_DAMAGED if it is not as it was written."""
+    """Read the record in a file, None if there is no such file; FOLDER_DAMAGED if its checksum does not match."""
     try:
         return CODEC.decode(expected, json.loads(files.unseal(KIND, path.read_bytes())))
     except FileNotFoundError:
@@ -49,8 +49,8 @@ class SinkRecord:
 
 
 class LastStep:
-    """The last step that a sink has applied, in a file of its own. The record of another creation of the sink does not
-    count."""
+    """The last step that a sink has applied, in its own file. The record of an earlier sink of the same name is
+    ignored."""
 
     def __init__(self, folder: Path, owner: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)

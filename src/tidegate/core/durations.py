@@ -45,7 +45,7 @@ EXPECTED = "a duration such as '10s', '5 min' or '1h30m'"
 EXPECTED_POSITIVE = "a duration above zero, such as '10s', '5 min' or '1h30m'"
 _PART = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*")
 _INTERVAL = re.compile(r"\s*interval\s+")
-_WRITTEN = ((DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000, "ms"), (1, "us"))
+_UNITS_BY_SIZE = ((DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000, "ms"), (1, "us"))
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def split_parts(text: str) -> list[tuple[Decimal, str]] | None:
     rest = _INTERVAL.sub("", text.lower(), count=1) if _INTERVAL.match(text.lower()) else text.lower()
     parts = []
     while rest:
-        found = _PART.match(rest)
-        unit = unit_of(found[3]) if found else None
-        if found is None or unit is None:
+        match = _PART.match(rest)
+        unit = unit_of(match[3]) if match else None
+        if match is None or unit is None:
             return None
-        parts.append((Decimal(found[1] + found[2]), unit))
-        rest = rest[found.end() :]
+        parts.append((Decimal(match[1] + match[2]), unit))
+        rest = rest[match.end() :]
     return parts or None
 
 
@@ -126,7 +126,7 @@ def render_micros(micros: int) -> str:
     if micros == 0:
         return "0s"
     text, rest = "", abs(micros)
-    for size, unit in _WRITTEN:
+    for size, unit in _UNITS_BY_SIZE:
         count, rest = divmod(rest, size)
         text += f"{count}{unit}" if count else ""
     return "-" + text if micros < 0 else text

@@ -1,4 +1,4 @@
-"""Named places at which a process can be killed, for tests of recovery.
+"""Named points at which a process can be killed, for tests of recovery.
 
 `TIDEGATE_FAILPOINTS="step_log.written=kill@3"` kills the process, its JVM and everything else in its process group the
 third time it reaches that point; several points are separated by commas. Without the variable a point costs one look at
@@ -31,7 +31,7 @@ _actions: dict[str, Callable[[str], None]] = {}
 
 
 def failpoint(name: str) -> None:
-    """Mark a place at which a process may die."""
+    """Mark a point at which a process may die."""
     if _actions:
         _actions.get(name, _ignore)(name)
 
@@ -52,10 +52,10 @@ def parse(text: str) -> dict[str, Callable[[str], None]]:
     """The actions that a value of TIDEGATE_FAILPOINTS asks for."""
     actions: dict[str, Callable[[str], None]] = {}
     for setting in filter(None, map(str.strip, text.split(","))):
-        found = _SETTING.fullmatch(setting)
-        if found is None or found["point"] not in POINTS:
+        match = _SETTING.fullmatch(setting)
+        if match is None or match["point"] not in POINTS:
             raise ValueError(f"{VARIABLE}: {setting!r} is not POINT=kill or POINT=kill@N; points: {', '.join(POINTS)}")
-        actions[found["point"]] = _Kill(int(found["count"] or 1))
+        actions[match["point"]] = _Kill(int(match["count"] or 1))
     return actions
 
 
@@ -63,11 +63,11 @@ class _Kill:
     """Kills the process group when it is called for the `count`-th time."""
 
     def __init__(self, count: int) -> None:
-        self._left = count
+        self._remaining = count
 
     def __call__(self, _: str) -> None:
-        self._left -= 1
-        if self._left == 0:
+        self._remaining -= 1
+        if self._remaining == 0:
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
 

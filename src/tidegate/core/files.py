@@ -20,7 +20,7 @@ PUBLIC, PRIVATE = 0o666, 0o600
 
 @contextmanager
 def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable: bool = True) -> Iterator[BinaryIO]:
-    """Opens a file that takes the place of `path`, durably, when the block ends; an error leaves nothing behind.
+    """Open a file that replaces `path` durably when the block ends; an error leaves nothing behind.
     `absent`: FileExistsError if there is such a file already. Not `durable`: it need not survive a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     try:
@@ -29,7 +29,7 @@ def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable:
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if absent and _linked(temporary, path):
+        if absent and _link(temporary, path):
             temporary.unlink()
         else:
             os.replace(temporary, path)
@@ -40,8 +40,8 @@ def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable:
         sync_folder(path.parent)
 
 
-def _linked(temporary: Path, path: Path) -> bool:
-    """Gives a file its name unless that is taken (FileExistsError); False where the file system has no hard links."""
+def _link(temporary: Path, path: Path) -> bool:
+    """Link a file to its final name; FileExistsError if that exists. False if the file system has no hard links."""
     try:
         os.link(temporary, path)
     except OSError as problem:
@@ -74,12 +74,12 @@ def is_temporary(name: str) -> bool:
 
 
 def seal(kind: str, body: bytes) -> bytes:
-    """The content of a file of some kind: one line with the kind and the checksum of what follows."""
+    """Prefix content with a line that holds its kind and checksum."""
     return f"tidegate {kind} {xxh3_64_hexdigest(body)}\n".encode() + body
 
 
 def unseal(kind: str, data: bytes) -> bytes:
-    """What was sealed; Malformed if the file is of another kind, or is not what was written."""
+    """The sealed content; Malformed if the file is of another kind, or its checksum does not match."""
     line, _, body = data.partition(b"\n")
     if not data:
         raise Malformed("it is empty")

@@ -1,4 +1,4 @@
-"""An HTTP server of one address: uvicorn in a thread of its own."""
+"""An HTTP server for one address: uvicorn in its own thread."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _cannot_listen(host: str, port: int, failure: OSError) -> Error:
 
 
 def _config(app: Any) -> uvicorn.Config:
-    """Logging is left alone: the process may run a uvicorn server of its own."""
+    """Leave logging alone: the process may run another uvicorn server."""
     return uvicorn.Config(
         app,
         interface="asgi3",

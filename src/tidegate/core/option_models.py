@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
-from tidegate.core.durations import EXPECTED, parse_duration
-from tidegate.core.options import Bag
-from tidegate.errors import Error, Span, make
+from tidegate.core.durations import EXPECTED, EXPECTED_POSITIVE, parse_duration, parse_positive
+from tidegate.core.options import Bag, parse_size
+from tidegate.errors import Error, Span, enumerated, make
 
 SECRET: JsonDict = {"secret": True}
-"""Marks an option whose value must not be shown."""
+"""Marks an option whose value is masked wherever it is displayed."""
 
 Spans = Mapping[str, Span | None]
 
@@ -42,16 +42,24 @@ class Prefixed:
     prefix: str
 
 
+class Aliases(tuple[str, ...]):
+    """Other spellings of an option, such as those of other systems."""
+
+    def __new__(cls, *names: str) -> Self:
+        return super().__new__(cls, names)
+
+
 class OptionModel(BaseModel):
     """The options of a connector."""
 
     model_config = ConfigDict(frozen=True)
 
     @classmethod
-    def take(cls, bag: Bag) -> Self:
-        """Take the declared options out of a bag, in their order, and check them together."""
+    def take(cls, bag: Bag, **examples: str) -> Self:
+        """Take the declared options out of a bag, in their order, and check them together. `examples` are those of
+        required options that depend on the statement."""
         spans = {name: bag.span_of(name) for name in cls.model_fields}
-        values = {name: _take(bag, name, field) for name, field in cls.model_fields.items()}
+        values = {name: _take(bag, name, field, examples.get(name)) for name, field in cls.model_fields.items()}
         options = cls(**{name: value for name, value in values.items() if value is not None})
         options.check(spans)
         return options
@@ -60,17 +68,22 @@ class OptionModel(BaseModel):
         """Raise an error for values that are not allowed, or not together. `spans` are the places of the options."""
 
 
-def _take(bag: Bag, name: str, field: FieldInfo) -> Any:
-    for how in field.metadata:
-        if isinstance(how, Prefixed):
-            return bag.passed(how.prefix)
-        if isinstance(how, Parsed):
-            return bag.take(name, how.parse, how.expected)
+def _take(bag: Bag, name: str, field: FieldInfo, example: str | None) -> Any:
+    declared = {type(item): item for item in field.metadata}
+    if Prefixed in declared:
+        return bag.take_prefixed(declared[Prefixed].prefix)
+    aliases, example = declared.get(Aliases, ()), example or str((field.examples or [""])[0])
+    if Parsed in declared:
+        value = bag.take(name, declared[Parsed].parse, declared[Parsed].expected, aliases=aliases)
+        if value is None and field.is_required():
+            raise make("MISSING_OPTION", where=bag.where, name=name, hint=f"add {name} = '{example}'", span=bag.span)
+        return value
     if field.is_required():
-        return bag.required(name, str((field.examples or [""])[0]))
+        return bag.required(name, example, aliases)
     if field.annotation is bool:
-        return bag.boolean(name)
-    return bag.text(name) if field.default is None else bag.text(name) or field.default
+        return bag.boolean(name, field.default)
+    text = bag.text(name, aliases=aliases)
+    return text if field.default is None else text or field.default
 
 
 def whole_number(minimum: int) -> Parsed:
@@ -83,6 +96,18 @@ def whole_number(minimum: int) -> Parsed:
     return Parsed(parse, f"a whole number from {minimum}")
 
 
+def choice(*allowed: str) -> Parsed:
+    """One of several words, case-insensitive."""
+    words = {word.casefold(): word for word in allowed}
+    return Parsed(lambda text: words[text.strip().casefold()], enumerated([f"'{word}'" for word in allowed]))
+
+
+ANY_TEXT = Parsed(str, "text")
+"""A text that can be empty; otherwise an empty text is the default."""
+
+DURATION = Parsed(parse_duration, EXPECTED)
+POSITIVE_DURATION = Parsed(parse_positive, EXPECTED_POSITIVE)
+SIZE = Parsed(parse_size, "a size in bytes such as '64mb'")
 SECONDS = Parsed(lambda text: parse_duration(text).total_seconds(), EXPECTED)
 """A duration, as a number of seconds."""
 

@@ -12,7 +12,7 @@ from tidegate.core.secrets import masked
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make, nearest
 
 T = TypeVar("T")
-Given = Iterable[tuple[str, str, Span | None]]
+OptionItems = Iterable[tuple[str, str, Span | None]]
 
 _SIZE = re.compile(r"(\d+)\s*(k|m|g)?i?b?", re.IGNORECASE)
 _TRUTH = {"true": True, "false": False}
@@ -21,19 +21,19 @@ _TRUTH = {"true": True, "false": False}
 class Bag:
     """The options of one connector. `where` names it in error texts; `span` is where it stands in the statement."""
 
-    def __init__(self, where: str, given: Given, span: Span | None = None) -> None:
+    def __init__(self, where: str, options: OptionItems, span: Span | None = None) -> None:
         self.where = where
         self.span = span
-        self._left: dict[str, tuple[str, str, Span | None]] = {}
+        self._remaining: dict[str, tuple[str, str, Span | None]] = {}
         self._known: list[str] = []
-        for key, value, at in given:
+        for key, value, at in options:
             self._add(key, value, at)
 
     def _add(self, key: str, value: str, at: Span | None) -> None:
         folded = folded_key(key)
-        if folded in self._left:
+        if folded in self._remaining:
             raise make("INVALID_OPTION", message=f"option '{key}' is given twice", hint="leave one out", span=at)
-        self._left[folded] = (key, value, at)
+        self._remaining[folded] = (key, value, at)
 
     def text(self, name: str, default: str | None = None, aliases: Sequence[str] = ()) -> str | None:
         return self.take(name, str, "text", default, aliases)
@@ -41,7 +41,7 @@ class Bag:
     def required(self, name: str, example: str, aliases: Sequence[str] = ()) -> str:
         value = self.text(name, aliases=aliases)
         if value is None:
-            for key, _, at in self._left.values():
+            for key, _, at in self._remaining.values():
                 if nearest(key, [name]):
                     raise self.unknown(key, at)
             raise make("MISSING_OPTION", where=self.where, name=name, hint=f"add {name} = '{example}'", span=self.span)
@@ -82,13 +82,13 @@ class Bag:
         """Takes an option out. `parse` raises ValueError or KeyError for a value that is not `expected`."""
         self._known.append(name)
         for spelling in (name, *aliases):
-            found = self._left.pop(folded_key(spelling), None)
-            if found is not None:
-                return self._parsed(found, parse, expected)
+            option = self._remaining.pop(folded_key(spelling), None)
+            if option is not None:
+                return self._parse(option, parse, expected)
         return default
 
-    def _parsed(self, found: tuple[str, str, Span | None], parse: Callable[[str], T], expected: str) -> T:
-        key, value, at = found
+    def _parse(self, option: tuple[str, str, Span | None], parse: Callable[[str], T], expected: str) -> T:
+        key, value, at = option
         try:
             return parse(value)
         except (ValueError, KeyError):
@@ -97,27 +97,27 @@ class Bag:
     def family(self, prefix: str) -> dict[str, Bag]:
         """Takes out `fields.<member>.<option>` for a prefix `fields`, as one bag per member in small letters."""
         members: dict[str, list[tuple[str, str, Span | None]]] = {}
-        for folded in [key for key in self._left if key.startswith(prefix + ".")]:
-            key, value, at = self._left.pop(folded)
+        for folded in [key for key in self._remaining if key.startswith(prefix + ".")]:
+            key, value, at = self._remaining.pop(folded)
             member, _, option = key[len(prefix) + 1 :].rpartition(".")
             members.setdefault(member.casefold(), []).append((option, value, at))
-        return {member: Bag(f"{prefix}.{member}", given, given[0][2]) for member, given in members.items()}
+        return {member: Bag(f"{prefix}.{member}", options, options[0][2]) for member, options in members.items()}
 
-    def passed(self, prefix: str) -> dict[str, str]:
-        """Takes out every option that begins with a prefix, for a client that knows them itself: names without the
-        prefix, as they were written."""
+    def take_prefixed(self, prefix: str) -> dict[str, str]:
+        """Take all options that begin with a prefix, for a client that checks them itself. Names are as they were
+        written, without the prefix."""
         self._known.append(f"{prefix}*")
-        found = [key for key in self._left if key.startswith(prefix)]
-        return {key[len(prefix) :]: value for key, value, _ in (self._left.pop(folded) for folded in found)}
+        keys = [key for key in self._remaining if key.startswith(prefix)]
+        return {key[len(prefix) :]: value for key, value, _ in (self._remaining.pop(folded) for folded in keys)}
 
     def span_of(self, name: str) -> Span | None:
-        """Where an option stands that has not been taken yet; the connector's own place if it is not given."""
-        found = self._left.get(folded_key(name))
-        return found[2] if found is not None and found[2] is not None else self.span
+        """The span of an option that has not been taken yet; that of the connector if the option is not set."""
+        option = self._remaining.get(folded_key(name))
+        return option[2] if option is not None and option[2] is not None else self.span
 
     def finish(self) -> None:
-        """Everything must have been taken."""
-        for key, _, at in self._left.values():
+        """Raise UNKNOWN_OPTION if an option has not been taken."""
+        for key, _, at in self._remaining.values():
             raise self.unknown(key, at)
 
     def unknown(self, key: str, at: Span | None) -> Error:
@@ -134,41 +134,41 @@ class Bag:
 
 
 def folded_key(key: str) -> str:
-    """Options are the same in any case, with `-` or `_`; the names of fields keep their hyphens."""
+    """The key of an option: case does not matter, and `-` is `_`; the names of fields keep their hyphens."""
     folded = key.casefold()
     return folded if folded.startswith("fields.") else folded.replace("-", "_")
 
 
 def invalid(key: str, value: str, expected: str, span: Span | None) -> Error:
-    """An option with a value that it cannot have."""
+    """The error for an option with a value that is not allowed."""
     return make("INVALID_OPTION", name=key, value=masked(key, value), expected=expected, span=span)
 
 
-def checked_format(bag: Bag, found: str | None, known: Sequence[str], default: str | None = None) -> str:
-    """A format that the connector has, `default` if none was given."""
-    chosen = found or default
-    if chosen is None:
-        hint = f"add format = '{known[0]}', or write FORMAT {known[0].upper()}"
+def checked_format(bag: Bag, format: str | None, formats: Sequence[str], default: str | None = None) -> str:
+    """The format, or `default` if it is None; raises if the connector does not have it."""
+    name = format or default
+    if name is None:
+        hint = f"add format = '{formats[0]}', or write FORMAT {formats[0].upper()}"
         raise make("MISSING_OPTION", where=bag.where, name="format", hint=hint, span=bag.span)
-    if chosen not in known:
-        message = f"{bag.where} has no format {chosen}"
-        close = did_you_mean(chosen, known, "formats")
+    if name not in formats:
+        message = f"{bag.where} has no format {name}"
+        close = did_you_mean(name, formats, "formats")
         raise make("UNKNOWN_FORMAT", message=message, hint=close, span=bag.span)
-    return chosen
+    return name
 
 
-def options_shown(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as they may be shown: secrets are starred out."""
+def mask_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options with their secrets masked."""
     return {key: masked(key, value) for key, value in options.items()}
 
 
 def parse_size(text: str) -> int:
     """`1024`, `64kb`, `64 MB`, `1GiB`, in bytes; k, m and g are powers of 1024."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(text)
-    power = {"": 0, "k": 1, "m": 2, "g": 3}[(found[2] or "").casefold()]
-    return int(found[1]) * int(1024**power)
+    power = {"": 0, "k": 1, "m": 2, "g": 3}[(match[2] or "").casefold()]
+    return int(match[1]) * int(1024**power)
 
 
 def _at_least(minimum: int) -> Callable[[str], int]:

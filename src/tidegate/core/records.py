@@ -35,8 +35,10 @@ class Codec:
     def encode(self, value: object) -> Any:
         """The JSON document of a value."""
         match value:
-            case None | bool() | int() | str():
+            case None | bool() | int():
                 return value
+            case str():
+                return str(value)
             case float() if value == value and abs(value) != float("inf"):
                 return value
             case Mapping():
@@ -51,11 +53,11 @@ class Codec:
 
     def _encode_fields(self, value: Any) -> dict[str, Any]:
         name = self._names.get(type(value))
-        kept = [each for each in fields(value) if name is None or not _is_default(each, getattr(value, each.name))]
+        stored = [each for each in fields(value) if name is None or not _is_default(each, getattr(value, each.name))]
         tag: dict[str, Any] = {} if name is None else {KIND: name}
         if name in self._versions:
             tag[VERSION] = self._versions[name]
-        return {**tag, **{each.name: self.encode(getattr(value, each.name)) for each in kept}}
+        return {**tag, **{each.name: self.encode(getattr(value, each.name)) for each in stored}}
 
     def decode(self, expected: type[T], document: object) -> T:
         """The value of a document; Malformed unless it is exactly what `expected` describes."""
@@ -74,6 +76,8 @@ class Codec:
             return _checked(document in get_args(hint), document, hint, path)
         if origin is not None:
             return self._decode_container(origin, get_args(hint), document, path)
+        if issubclass(hint, str):
+            return hint(_scalar(str, document, path))
         if issubclass(hint, tuple) and hasattr(hint, "_fields"):
             return hint(*self._decode_container(tuple, tuple(_hints(hint).values()), document, path))
         return self._decode_dataclass(hint, document, path)
@@ -81,7 +85,7 @@ class Codec:
     def _decode_union(self, members: tuple[Any, ...], document: Any, path: str) -> Any:
         if document is None and types.NoneType in members:
             return None
-        problem = Malformed(f"{path}: unexpected {_shown(document)}")
+        problem = Malformed(f"{path}: unexpected {_excerpt(document)}")
         for member in members:
             if member is not types.NoneType:
                 try:
@@ -98,24 +102,24 @@ class Codec:
         if origin is tuple and arguments[-1:] != (...,):
             _checked(len(document) == len(arguments), document, f"a list of {len(arguments)}", path)
             pairs = zip(arguments, document, strict=True)
-            return tuple(self._decode(hint, item, f"{path}[{place}]") for place, (hint, item) in enumerate(pairs))
-        items = (self._decode(arguments[0], item, f"{path}[{place}]") for place, item in enumerate(document))
+            return tuple(self._decode(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(pairs))
+        items = (self._decode(arguments[0], item, f"{path}[{index}]") for index, item in enumerate(document))
         return (list if issubclass(origin, list) else frozenset if issubclass(origin, frozenset) else tuple)(items)
 
     def _decode_dataclass(self, hint: type, document: Any, path: str) -> Any:
         _checked(isinstance(document, dict), document, "an object", path)
         actual = self._class_of(hint, document, path)
         name = self._names.get(actual)
-        given = {key: item for key, item in document.items() if name is None or key not in (KIND, VERSION)}
+        stored = {key: item for key, item in document.items() if name is None or key not in (KIND, VERSION)}
         if name in self._versions:
             _checked(document.get(VERSION) in range(1, self._versions[name] + 1), document, "a known version", path)
-        known = {each.name: each for each in fields(actual) if each.init}
-        if unknown := given.keys() - known.keys():
+        declared = {each.name: each for each in fields(actual) if each.init}
+        if unknown := stored.keys() - declared.keys():
             raise Malformed(f"{path}: unknown field {min(unknown)}")
-        if missing := {each for each in known if each not in given and (name is None or _required(known[each]))}:
+        if missing := {each for each in declared if each not in stored and (name is None or _required(declared[each]))}:
             raise Malformed(f"{path}: field {min(missing)} is missing")
         hints = _hints(actual)
-        return actual(**{key: self._decode(hints[key], item, f"{path}.{key}") for key, item in given.items()})
+        return actual(**{key: self._decode(hints[key], item, f"{path}.{key}") for key, item in stored.items()})
 
     def _class_of(self, hint: type, document: Mapping[str, Any], path: str) -> Any:
         """The class that a document is of: the expected one, or a registered subclass of it."""
@@ -124,7 +128,7 @@ class Codec:
             return hint
         actual = self._kinds.get(str(document.get(KIND)))
         if actual not in registered:
-            raise Malformed(f"{path}: unknown kind {_shown(document.get(KIND))}")
+            raise Malformed(f"{path}: unknown kind {_excerpt(document.get(KIND))}")
         return actual
 
 
@@ -165,10 +169,10 @@ def _scalar(hint: Any, document: Any, path: str) -> Any:
 
 def _checked(valid: bool, document: Any, expected: object, path: str) -> Any:
     if not valid:
-        raise Malformed(f"{path}: expected {expected}, found {_shown(document)}")
+        raise Malformed(f"{path}: expected {expected}, found {_excerpt(document)}")
     return document
 
 
-def _shown(document: object) -> str:
+def _excerpt(document: object) -> str:
     text = repr(document)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -78,7 +78,7 @@ def json_value(value: Any, type_: pa.DataType | None = None) -> Any:
 
 
 def _json_list(value: Sequence[Any], type_: pa.DataType | None) -> Any:
-    """Arrow gives maps as lists of pairs, and no other list has tuples in it."""
+    """A list or a map: Arrow returns maps as lists of tuples, which no other list contains."""
     if isinstance(type_, pa.MapType):
         return {_key(key): json_value(item, type_.item_type) for key, item in value}
     if type_ is None and value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
@@ -93,8 +93,8 @@ def _inner(type_: pa.DataType | None, name: Any = None) -> pa.DataType | None:
 
 
 def _key(value: Any) -> str:
-    found = json_value(value)
-    return found if isinstance(found, str) else _JSON.encode(found)
+    encoded = json_value(value)
+    return encoded if isinstance(encoded, str) else _JSON.encode(encoded)
 
 
 def text_cells(column: pa.ChunkedArray[Any]) -> list[str]:

@@ -26,8 +26,8 @@ class Backoff:
 
     def pause(self, failures: int, draw: Callable[[], float] = random.random) -> float:
         """The pause after a number of failures in a row."""
-        whole = min(self.first * 2.0 ** min(failures - 1, 60), self.longest)
-        return whole * (1.0 - draw() * self.jitter)
+        longest = min(self.first * 2.0 ** min(failures - 1, 60), self.longest)
+        return longest * (1.0 - draw() * self.jitter)
 
 
 def retry(

@@ -1,4 +1,4 @@
-"""Options that nobody should see: shown as stars in error texts and in SHOW CREATE."""
+"""Secret options, which are masked in error texts and in SHOW CREATE."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def masked(key: str, value: str) -> str:
 
 def mask_sql(text: str) -> str:
     """A CREATE statement with its secrets starred out. Its length stays, so that spans still point at their places."""
-    return _IN_SQL.sub(_starred, text)
+    return _IN_SQL.sub(_star_out, text)
 
 
-def _starred(found: re.Match[str]) -> str:
-    quote, key, equals, value = found.groups()
+def _star_out(match: re.Match[str]) -> str:
+    quote, key, equals, value = match.groups()
     hidden = "*" * len(value) if is_secret(key) else _IN_URL.sub(lambda m: m[1] + "*" * len(m[2]), value)
     return f"{quote}{key}{quote}{equals}'{hidden}'"

@@ -81,7 +81,7 @@ class Type:
 
     def render(self, upper: bool = False) -> str:
         """Spark's name of the type. Names of fields keep their case."""
-        word = self.name.upper() if upper and self._known else self.name
+        word = self.name.upper() if upper and self._is_known else self.name
         inner = [each.render(upper) for each in self.inner]
         match self.name:
             case "decimal":
@@ -102,7 +102,7 @@ class Type:
         return "time" if self.name.startswith("time(") else self.name
 
     @property
-    def _known(self) -> bool:
+    def _is_known(self) -> bool:
         return bool(self.inner) or self.name in ("decimal", "struct") or self.stored_as in _SIMPLE
 
 
@@ -110,10 +110,10 @@ class Type:
 def parse_type(text: str) -> Type:
     """The type of a Spark name such as `array<struct<a:bigint>>`."""
     tokens = _Tokens(text)
-    found = _type(tokens)
+    parsed = _type(tokens)
     if tokens.peek():
         raise cannot_store(text)
-    return found
+    return parsed
 
 
 @lru_cache(maxsize=4096)
@@ -169,39 +169,39 @@ def to_polars(kind: Type) -> pl.DataType:
     return _SIMPLE[kind.stored_as][1]
 
 
-def from_arrow(found: pa.DataType) -> Type:
+def from_arrow(arrow: pa.DataType) -> Type:
     """The type whose values an Arrow column holds."""
-    if pa.types.is_decimal(found):
-        return Type("decimal", digits=(found.precision, found.scale))
-    if pa.types.is_map(found):
-        return Type("map", (from_arrow(found.key_type), from_arrow(found.item_type)))
-    if pa.types.is_list(found) or pa.types.is_large_list(found):
-        return Type("array", (from_arrow(found.value_type),))
-    if isinstance(found, pa.StructType):
-        inner = tuple(from_arrow(each.type) for each in found.fields)
-        required = frozenset(each.name for each in found.fields if not each.nullable)
-        return Type("struct", inner, tuple(each.name for each in found.fields), required=required)
-    if pa.types.is_timestamp(found):
-        return Type("timestamp" if found.tz else "timestamp_ntz")
-    return Type(_OF_ARROW.get(found, str(found)))
+    if pa.types.is_decimal(arrow):
+        return Type("decimal", digits=(arrow.precision, arrow.scale))
+    if pa.types.is_map(arrow):
+        return Type("map", (from_arrow(arrow.key_type), from_arrow(arrow.item_type)))
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        return Type("array", (from_arrow(arrow.value_type),))
+    if isinstance(arrow, pa.StructType):
+        inner = tuple(from_arrow(each.type) for each in arrow.fields)
+        required = frozenset(each.name for each in arrow.fields if not each.nullable)
+        return Type("struct", inner, tuple(each.name for each in arrow.fields), required=required)
+    if pa.types.is_timestamp(arrow):
+        return Type("timestamp" if arrow.tz else "timestamp_ntz")
+    return Type(_OF_ARROW.get(arrow, str(arrow)))
 
 
-def spark_name(found: pa.DataType) -> str:
+def spark_name(arrow: pa.DataType) -> str:
     """Spark's name of an Arrow type in capitals: int64 -> BIGINT."""
-    return from_arrow(found).render(upper=True)
+    return from_arrow(arrow).render(upper=True)
 
 
-def name_from_json(found: Any) -> str:
+def name_from_json(document: Any) -> str:
     """Spark's name of a type, from the JSON that Spark prints for it."""
-    if isinstance(found, str):
-        return _ALIASES.get(found, found)
-    match found["type"]:
+    if isinstance(document, str):
+        return _ALIASES.get(document, document)
+    match document["type"]:
         case "array":
-            return f"array<{name_from_json(found['elementType'])}>"
+            return f"array<{name_from_json(document['elementType'])}>"
         case "map":
-            return f"map<{name_from_json(found['keyType'])},{name_from_json(found['valueType'])}>"
+            return f"map<{name_from_json(document['keyType'])},{name_from_json(document['valueType'])}>"
         case "struct":
-            fields = (f"{_field_name(each['name'])}:{name_from_json(each['type'])}" for each in found["fields"])
+            fields = (f"{_field_name(each['name'])}:{name_from_json(each['type'])}" for each in document["fields"])
             return f"struct<{','.join(fields)}>"
         case other:
             return name_from_json(other)
@@ -209,8 +209,8 @@ def name_from_json(found: Any) -> str:
 
 def decimal_parts(name: str) -> tuple[int, int] | None:
     """Precision and scale of a decimal type; None for any other type."""
-    found = parse_type(name)
-    return found.digits if found.name == "decimal" else None
+    parsed = parse_type(name)
+    return parsed.digits if parsed.name == "decimal" else None
 
 
 def arrow_schema(columns: Schema) -> pa.Schema:
@@ -288,8 +288,8 @@ def _type(tokens: _Tokens) -> Type:
 
 
 def _inner(tokens: _Tokens, count: int) -> Iterator[Type]:
-    for place in range(count):
-        tokens.expect("," if place else "<")
+    for index in range(count):
+        tokens.expect("," if index else "<")
         yield _type(tokens)
     tokens.expect(">")
 
@@ -317,13 +317,13 @@ def _numbers(tokens: _Tokens) -> tuple[int, ...]:
     """`(10,2)`, `(10)` or nothing."""
     if not tokens.skip("("):
         return ()
-    found = [tokens.next()]
+    words = [tokens.next()]
     while tokens.skip(","):
-        found.append(tokens.next())
+        words.append(tokens.next())
     tokens.expect(")")
-    if not all(each.isdigit() for each in found):
+    if not all(each.isdigit() for each in words):
         raise cannot_store(tokens.text)
-    return tuple(map(int, found))
+    return tuple(map(int, words))
 
 
 def _interval(tokens: _Tokens) -> str:

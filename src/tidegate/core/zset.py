@@ -6,12 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.core.columns import OP, WEIGHT
 
 
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """An Arrow table as a Polars frame."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def net_weight(table: pa.Table) -> int:
+    """The sum of all weights: rows added minus rows removed."""
+    return int(pc.sum(table.column(WEIGHT)).as_py() or 0)
+
+
 def consolidate(rows: pl.DataFrame) -> pl.DataFrame:
-    """Equal rows become one, weights added up, zeros gone."""
+    """Merge equal rows, adding up their weights, and drop those with weight zero."""
     columns = [name for name in rows.columns if name != WEIGHT]
     if not columns:
         total = rows.select(pl.col(WEIGHT).sum())
@@ -25,8 +39,8 @@ def expand(rows: pl.DataFrame) -> pl.DataFrame:
     plain = rows.filter(pl.col(WEIGHT) > 0)
     if plain[WEIGHT].max() in (None, 1):
         return plain.drop(WEIGHT)
-    places = np.repeat(np.arange(plain.height), plain[WEIGHT].to_numpy())
-    return plain.drop(WEIGHT)[places]
+    indices = np.repeat(np.arange(plain.height), plain[WEIGHT].to_numpy())
+    return plain.drop(WEIGHT)[indices]
 
 
 def changes(
@@ -46,7 +60,7 @@ def changes(
 
 
 def _cancel(rows: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
-    """Takes away pairs that differ in hidden columns only: to a reader nothing happened."""
+    """Remove pairs that differ in hidden columns only: readers would see no change."""
     hidden = [name for name in rows.columns if name != WEIGHT and name not in visible]
     if not hidden or rows.height < 2:
         return rows
@@ -58,7 +72,7 @@ def _cancel(rows: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
 
 
 def _shared(plus: pl.DataFrame, minus: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
-    """For each visible row how many insertions and retractions of it meet."""
+    """For each visible row, how many of its insertions and retractions cancel out."""
     up = _totals(plus, visible, "__up")
     down = _totals(minus, visible, "__down")
     both = up.join(down, on=visible or ["__all"], how="inner", nulls_equal=True)
@@ -71,15 +85,15 @@ def _totals(rows: pl.DataFrame, visible: list[str], name: str) -> pl.DataFrame:
 
 
 def _reduce(rows: pl.DataFrame, shared: pl.DataFrame, visible: list[str]) -> pl.DataFrame:
-    """Lowers the absolute weights of rows by what met, in row order."""
+    """Lower the absolute weights of rows by what cancels out, in row order."""
     on = visible or ["__all"]
     keyed = rows if visible else rows.with_columns(pl.lit(0).alias("__all"))
     joined = keyed.join(shared, on=on, how="left", nulls_equal=True, maintain_order="left")
     size = pl.col(WEIGHT).abs()
     before = size.cum_sum().over(on) - size
-    taken = (pl.col("__both").fill_null(0) - before).clip(0).clip(upper_bound=size)
-    left = (size - taken) * pl.col(WEIGHT).sign()
-    return joined.with_columns(left.cast(pl.Int64).alias(WEIGHT)).filter(pl.col(WEIGHT) != 0).select(rows.columns)
+    cancelled = (pl.col("__both").fill_null(0) - before).clip(0).clip(upper_bound=size)
+    remaining = (size - cancelled) * pl.col(WEIGHT).sign()
+    return joined.with_columns(remaining.cast(pl.Int64).alias(WEIGHT)).filter(pl.col(WEIGHT) != 0).select(rows.columns)
 
 
 def _label(rows: pl.DataFrame, key: Sequence[str] | None, mark: str | None) -> pl.DataFrame:

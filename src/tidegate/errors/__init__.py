@@ -1,4 +1,4 @@
-"""Every error has a code, a message, a detail, a hint with the fix, and a place in the user's SQL."""
+"""Every error has a code, a message, a detail, a hint with the fix, and a span in the user's SQL."""
 
 from tidegate.errors.catalogue import make, warning
 from tidegate.errors.nearest import did_you_mean, enumerated, nearest

@@ -1,7 +1,7 @@
-"""The codes: which class each raises and what it says when nothing better is known.
+"""The codes: the class that each raises, and its default message and hint.
 
-Codes are interface: programs and spec files match on them. Templates are filled by `make(code, name=...)`; a caller
-that knows more passes `message=` or `hint=` itself.
+Codes are interface: programs and spec files match on them. `make(code, name=...)` fills the templates; a caller that
+knows more passes `message=` or `hint=` itself.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ CATALOGUE: dict[str, Entry] = {
     "MISSING_OPTION": Entry(OptionError, "{where} needs option '{name}'", "add {name} = '...'"),
     "UNKNOWN_CONNECTOR": Entry(OptionError, "there is no connector {name}"),
     "UNKNOWN_FORMAT": Entry(OptionError, "there is no format {name}"),
+    "INVALID_PARAMETER": Entry(SqlError, "parameter {name} has no value"),
     "NOT_SUPPORTED": Entry(SqlError, "{what} is not maintained"),
     "WINDOW_ARGUMENTS": Entry(SqlError, "{window} cannot take {found} arguments", "write {usage}"),
     "INVALID_WINDOW": Entry(SqlError, "{window} cannot have {problem}"),
@@ -80,7 +81,6 @@ CATALOGUE: dict[str, Entry] = {
         "channel {channel} carries results of views, which a CDC view cannot read",
         "read that view by its name",
     ),
-    "NOT_READY": Entry(PipelineError, "{name} is not ready", "its snapshot is still being read: wait for it"),
     "TABLE_NOT_READY": Entry(
         PipelineError, "table {name} is not ready", "its snapshot is still being read: SHOW TABLES says when it is"
     ),
@@ -105,9 +105,6 @@ CATALOGUE: dict[str, Entry] = {
     "CONNECTOR_JARS": Entry(SetupError, "connector {name} needs {jars}", "`tidegate doctor` says how to get them"),
     "JAVA_MISSING": Entry(
         SetupError, "there is no Java 17 or later", "install one, or set JAVA_HOME; `tidegate doctor` checks it"
-    ),
-    "SPARK_VERSION": Entry(
-        SetupError, "PySpark {found} is installed, {expected} is needed", "pip install 'pyspark{expected}'"
     ),
     "MALFORMED_ROW": Entry(InputError, "a row of {relation} cannot be read: {problem}"),
     "NULL_KEY": Entry(InputError, "a row of {relation} has NULL in its key {key}"),
@@ -146,13 +143,13 @@ def make(
 ) -> Error:
     """An error to raise: `raise make("UNKNOWN_COLUMN", span=span, name="pirce", hint="did you mean price?")`."""
     entry = CATALOGUE[code]
-    said = message if message is not None else entry.message.format_map(_Blank(params))
+    message = message if message is not None else entry.message.format_map(_Blank(params))
     advice = hint if hint is not None else _advice(entry.hint, params)
-    return entry.raises(code, said, detail=detail, hint=advice, span=span, text=text)
+    return entry.raises(code, message, detail=detail, hint=advice, span=span, text=text)
 
 
 def _advice(template: str | None, params: Mapping[str, object]) -> str | None:
-    """A hint that lacks something would not help, and is left out."""
+    """The filled hint; None if a parameter is missing."""
     try:
         return template and template.format_map(params)
     except KeyError:
@@ -164,5 +161,5 @@ def warning(
 ) -> Warning_:
     """A warning of the catalogue, filled in the same way."""
     template, advice = WARNINGS[code]
-    said = message if message is not None else template.format_map(_Blank(params))
-    return Warning_(code, said, hint if hint is not None else advice and advice.format_map(_Blank(params)), span)
+    message = message if message is not None else template.format_map(_Blank(params))
+    return Warning_(code, message, hint if hint is not None else advice and advice.format_map(_Blank(params)), span)

@@ -12,9 +12,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     by_folded: dict[str, str] = {}
     for candidate in known:
         by_folded.setdefault(candidate.casefold(), candidate)
-    found = get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.6)
-    closeness = [SequenceMatcher(None, name.casefold(), folded).ratio() for folded in found]
-    return tuple(by_folded[f] for f, c in zip(found, closeness, strict=True) if c >= closeness[0] - 0.05)
+    matches = get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.6)
+    closeness = [SequenceMatcher(None, name.casefold(), folded).ratio() for folded in matches]
+    return tuple(by_folded[f] for f, c in zip(matches, closeness, strict=True) if c >= closeness[0] - 0.05)
 
 
 def enumerated(words: Iterable[str], last: str = "or") -> str:

@@ -24,9 +24,9 @@ def render(problem: Error | Warning_) -> str:
         lines += _excerpt(text, problem.span)
     detail = getattr(problem, "detail", None)
     if detail:
-        lines += _labelled("detail", detail)
+        lines += _label_lines("detail", detail)
     if problem.hint:
-        lines += _labelled("hint", problem.hint)
+        lines += _label_lines("hint", problem.hint)
     return "\n".join(lines)
 
 
@@ -39,24 +39,24 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 def _excerpt(text: str, span: Span) -> list[str]:
     number, column = line_and_column(text, span.start)
     line = text.split("\n")[number - 1].rstrip().replace("\t", " ")
-    shown, place = _window(line, column - 1)
+    excerpt, start = _window(line, column - 1)
     label = f"  line {number}:  "
-    width = max(1, min(span.end - span.start, len(line) - (column - 1), len(shown) - place))
-    return [label + shown, " " * (len(label) + place) + "^" * width]
+    width = max(1, min(span.end - span.start, len(line) - (column - 1), len(excerpt) - start))
+    return [label + excerpt, " " * (len(label) + start) + "^" * width]
 
 
-def _window(line: str, place: int) -> tuple[str, int]:
-    """The part of a line worth showing, without its indentation, and where `place` is in it."""
+def _window(line: str, position: int) -> tuple[str, int]:
+    """The part of a line around a position, without indentation, and the position in that part."""
     start = len(line) - len(line.lstrip())
-    if len(line) - start <= WIDTH or place < start:
-        return line[start:], max(place - start, 0)
-    if place - start > WIDTH // 2:
-        start = place - WIDTH // 2
-        line, place = f"{line[:start]}...{line[start:]}", place + 3
+    if len(line) - start <= WIDTH or position < start:
+        return line[start:], max(position - start, 0)
+    if position - start > WIDTH // 2:
+        start = position - WIDTH // 2
+        line, position = f"{line[:start]}...{line[start:]}", position + 3
     end = start + WIDTH
-    return line[start:end] + ("..." if end < len(line) else ""), place - start
+    return line[start:end] + ("..." if end < len(line) else ""), position - start
 
 
-def _labelled(label: str, text: str) -> list[str]:
+def _label_lines(label: str, text: str) -> list[str]:
     first, *rest = text.split("\n")
     return [f"  {label}: {first}", *(f"  {' ' * len(label)}  {line}" for line in rest)]

@@ -5,8 +5,8 @@ Error                   root; `.code .message .detail .hint .span .text`
 │   └── SqlSyntaxError  ... because the text is not a statement
 ├── CatalogError        a name that exists already, or that others depend on
 ├── OptionError         WITH (...) and connector options
-├── InputError          rows that a relation cannot take
-├── PipelineError       a folder or a running pipeline that does not fit what is asked
+├── InputError          rows that a relation rejects
+├── PipelineError       a data folder or a running pipeline in the wrong state
 └── SetupError          Java, Spark, connector jars
 """
 
@@ -28,7 +28,7 @@ class Span:
 
 
 class Error(Exception):
-    """What was found (`message`), why it cannot be (`detail`), what to write instead (`hint`), where (`span`)."""
+    """The problem (`message`), its reason (`detail`), what to write instead (`hint`), and where it is (`span`)."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Error(Exception):
         return render(self)
 
     def in_text(self, text: str) -> Error:
-        """Says which SQL the span points into, unless that is known already."""
+        """Set the SQL that the span points into, unless it is set."""
         if self.text is None:
             self.text = text
         return self
@@ -77,11 +77,11 @@ class OptionError(Error):
 
 
 class InputError(Error):
-    """Rows that a relation cannot take."""
+    """Rows that a relation rejects."""
 
 
 class PipelineError(Error):
-    """A data folder or a pipeline that does not fit what is asked of it."""
+    """A data folder or a running pipeline in the wrong state."""
 
 
 class SetupError(Error):
@@ -90,7 +90,7 @@ class SetupError(Error):
 
 @dataclass(frozen=True)
 class Warning_:
-    """Something accepted that probably does not do what was meant."""
+    """A statement that is accepted but probably does not do what its author means."""
 
     code: str
     message: str

@@ -29,26 +29,25 @@ _MARK = re.compile(r"schema registry at (\S+) failed: ([^\n]*)")
 
 
 class UnknownSchema(LookupError):
-    """The registry is there, and has no such schema: a record that cannot be read, however often it is tried."""
+    """The registry answers, but has no such schema: the record cannot be read, and a retry does not help."""
 
 
 class RegistryFailed(RuntimeError):
-    """The registry does not answer, or does not let us in: the step must be repeated."""
+    """The registry does not answer, or denies access: the step is repeated."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"schema registry at {url} failed: {why}")
 
 
 class Schemas(Hashable, Protocol):
-    """Where schemas are kept. It is sent to workers, so it can be pickled; it can be hashed, for they are remembered
-    by it."""
+    """A store of schemas. It is sent to workers, so it can be pickled, and is a key of caches, so it can be hashed."""
 
     def by_id(self, number: int) -> AvroSchema:
-        """A schema as its JSON says; `UnknownSchema` if there is none."""
+        """Return the JSON document of a schema; raise `UnknownSchema` if there is none."""
         ...
 
     def register(self, subject: str, schema: AvroSchema) -> int:
-        """The id of a schema under a subject, the same one however often it is asked."""
+        """Register a schema under a subject and return its id, which is the same for every call."""
         ...
 
 
@@ -82,7 +81,7 @@ class Registry:
             raise failure(str(self._failed(error))) or self._failed(error) from None
 
     def _failed(self, error: Exception) -> RegistryFailed:
-        """The client's own errors are many (of HTTP, of sockets, of TLS); none of them says the address."""
+        """Wrap an error of the client (HTTP, sockets, TLS), none of which contains the address."""
         why = " ".join(str(error).split()) or type(error).__name__
         hidden = why.replace(self.password, "***") if self.password else why
         return RegistryFailed(masked("url", self.url), hidden)
@@ -99,21 +98,21 @@ def registry_of(bag: Bag) -> Registry:
 
 
 def failure(text: str) -> Error | None:
-    """The error for the user when a step failed with this text because of the registry."""
-    found = _MARK.search(text)
-    if found is None:
+    """Return the error to show for a step that failed with this text, None if the registry is not the cause."""
+    match = _MARK.search(text)
+    if match is None:
         return None
     return make(
         "PIPELINE_FAILED",
-        message=f"the schema registry at {found[1]} cannot be asked",
-        detail=found[2].strip() or None,
+        message=f"the schema registry at {match[1]} cannot be asked",
+        detail=match[2].strip() or None,
         hint="start it, or correct schema_registry_url, schema_registry_user and schema_registry_password",
     )
 
 
 @lru_cache(maxsize=64)
 def _client(registry: Registry) -> SchemaRegistryClient:
-    """One client for each registry in a process: it keeps its connections and the schemas it has seen."""
+    """One client per registry and process, which caches connections and schemas."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     settings: dict[str, Any] = {"url": registry.url, "max.retries": _RETRIES, "timeout": _TIMEOUT_SECONDS}
@@ -144,13 +143,13 @@ _SIMPLE: dict[pa.DataType, AvroSchema] = {
 
 
 def record(name: str, columns: Schema) -> AvroSchema:
-    """A record of the columns. A column that may be NULL is a union with null, which is also its default, so that
-    columns can come and go."""
+    """Return the schema of a record with these columns. A nullable column is a union with null, which is its default,
+    so that columns can be added and dropped."""
     return _record(name, [(c.name, arrow_type(c.type), c.nullable) for c in columns])
 
 
 def envelope(columns: Schema) -> AvroSchema:
-    """What Debezium says of a change."""
+    """Return the schema of a Debezium envelope."""
     source = {"type": "record", "name": "Source", "fields": [{"name": "step", "type": "long"}]}
     fields = [
         {"name": "before", "type": ["null", record("Value", columns)], "default": None},
@@ -162,7 +161,7 @@ def envelope(columns: Schema) -> AvroSchema:
 
 
 def tagged(columns: Schema) -> AvroSchema:
-    """A row with its op, weight and step."""
+    """Return the schema of a row with its op, weight and step."""
     fields = [
         {"name": "op", "type": "string"},
         {"name": "weight", "type": "long"},
@@ -173,7 +172,7 @@ def tagged(columns: Schema) -> AvroSchema:
 
 
 def reject_names(layout: Layout, bag: Bag) -> None:
-    """Names of Avro are of letters, digits and underscores."""
+    """Reject names that Avro cannot have: it allows letters, digits and underscores."""
     seen: set[str] = set()
     for name in _all_names(layout.columns):
         if not _NAME.fullmatch(name):
@@ -187,10 +186,10 @@ def reject_names(layout: Layout, bag: Bag) -> None:
 
 
 def _all_names(columns: Schema) -> list[str]:
-    found = [c.name for c in columns]
+    all_names = [c.name for c in columns]
     for column in columns:
-        found += _field_names(arrow_type(column.type))
-    return found
+        all_names += _field_names(arrow_type(column.type))
+    return all_names
 
 
 def _field_names(type_: Any) -> list[str]:
@@ -202,19 +201,19 @@ def _field_names(type_: Any) -> list[str]:
 
 
 def _record(name: str, fields: list[tuple[str, Any, bool]]) -> AvroSchema:
-    said = [_field(name, *field) for field in fields]
-    return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": said}
+    schemas = [_field(name, *field) for field in fields]
+    return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": schemas}
 
 
 def _field(record_name: str, name: str, type_: Any, nullable: bool) -> dict[str, Any]:
-    said = _type(f"{record_name}_{name}", type_)
-    if not nullable or said == "null":
-        return {"name": name, "type": said}
-    return {"name": name, "type": ["null", said], "default": None}
+    schema = _type(f"{record_name}_{name}", type_)
+    if not nullable or schema == "null":
+        return {"name": name, "type": schema}
+    return {"name": name, "type": ["null", schema], "default": None}
 
 
 def _type(name: str, type_: Any) -> AvroSchema:
-    """Records inside of others are named by their path. Maps have keys of text only; others are lists of entries."""
+    """Return the schema of a type. Nested records are named by their path; maps without string keys are lists."""
     if pa.types.is_decimal(type_):
         return {"type": "bytes", "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
     if isinstance(type_, pa.StructType):
@@ -230,5 +229,5 @@ def _type(name: str, type_: Any) -> AvroSchema:
     return _SIMPLE[type_]
 
 
-def _optional(said: AvroSchema) -> AvroSchema:
-    return said if said == "null" else ["null", said]
+def _optional(schema: AvroSchema) -> AvroSchema:
+    return schema if schema == "null" else ["null", schema]

@@ -1,4 +1,4 @@
-"""Values of Avro into Arrow arrays of the declared types, and the reverse."""
+"""Conversion of decoded Avro values to Arrow arrays of the declared types."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def array(values: Sequence[Any], type_: Any, unit: str) -> tuple[pa.Array, dict[int, Any]]:
-    """An array of the type, and the values that cannot be of it, by place; they are NULL in the array.
+    """Convert values to an array, and return with it the values that do not fit, by index; they are NULL in the array.
 
-    Values of just the right kind, which is the rule, are converted all at once; only others are looked at one by one.
+    Values of exactly the right type, the usual case, are converted as a whole; only others are converted one by one.
     """
     if set(map(type, values)) <= _natural(type_):
         try:
@@ -30,17 +30,17 @@ def array(values: Sequence[Any], type_: Any, unit: str) -> tuple[pa.Array, dict[
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             pass
     made, faults = [], {}
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         try:
-            made.append(_fitted(value, type_, unit))
+            made.append(_fit(value, type_, unit))
         except (pa.ArrowException, ArithmeticError, LookupError, ValueError, TypeError):
             made.append(None)
-            faults[place] = value
+            faults[index] = value
     return pa.array(made, type_), faults
 
 
 def _natural(type_: Any) -> set[type]:
-    """The Python types that Arrow converts to a type without any doubt."""
+    """The Python types that Arrow converts to a type without loss."""
     types = pa.types
     if types.is_integer(type_):
         return {int, _NONE}
@@ -59,24 +59,24 @@ def _natural(type_: Any) -> set[type]:
     return {_NONE, *(kind for check, kind in by_check if check(type_))}
 
 
-def _fitted(value: Any, type_: Any, unit: str) -> Any:
-    """A value as Arrow takes it for the type; raises if it is none."""
+def _fit(value: Any, type_: Any, unit: str) -> Any:
+    """Convert a value for Arrow; raise if it does not fit the type."""
     if value is None:
         return None
-    said = _converted(value, type_, unit)
+    converted = _convert(value, type_, unit)
     if not pa.types.is_nested(type_):
-        pa.array([said], type_)
-    return said
+        pa.array([converted], type_)
+    return converted
 
 
-def _converted(value: Any, type_: Any, unit: str) -> Any:
+def _convert(value: Any, type_: Any, unit: str) -> Any:
     types = pa.types
     if isinstance(type_, pa.StructType):
-        return {f.name: _fitted(_mapping(value).get(f.name), f.type, unit) for f in type_.fields}
+        return {f.name: _fit(_mapping(value).get(f.name), f.type, unit) for f in type_.fields}
     if isinstance(type_, pa.MapType):
-        return [(_fitted(k, type_.key_type, unit), _fitted(v, type_.item_type, unit)) for k, v in _entries(value)]
+        return [(_fit(k, type_.key_type, unit), _fit(v, type_.item_type, unit)) for k, v in _entries(value)]
     if isinstance(type_, pa.ListType):
-        return [_fitted(item, type_.value_type, unit) for item in _only(value, list)]
+        return [_fit(item, type_.value_type, unit) for item in _only(value, list)]
     if types.is_string(type_):
         return text(value)
     if types.is_timestamp(type_):
@@ -141,7 +141,7 @@ def _decimal(value: Any) -> Decimal:
 
 
 def text(value: Any) -> str:
-    """Any value as text: of a STRING column, and of what cannot be read."""
+    """Render a value as text: for a STRING column, and for errors."""
     match value:
         case str():
             return value
@@ -152,27 +152,3 @@ def text(value: Any) -> str:
         case dict() | list():
             return json.dumps(value, default=text, ensure_ascii=False, separators=(",", ":"))
     return str(json_value(value))
-
-
-def cells(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """A column's values as fastavro writes them. Times are numbers already, so that no objects are made of them."""
-    types = pa.types
-    if types.is_timestamp(column.type) or types.is_duration(column.type):
-        column = column.cast(pa.int64())
-    elif types.is_date(column.type):
-        column = column.cast(pa.int32())
-    values: list[Any] = column.to_pylist()
-    return [_nested(value, column.type) for value in values] if types.is_nested(column.type) else values
-
-
-def _nested(value: Any, type_: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(type_, pa.StructType):
-        return {f.name: _nested(value[f.name], f.type) for f in type_.fields}
-    if isinstance(type_, pa.MapType):
-        pairs = [(_nested(k, type_.key_type), _nested(v, type_.item_type)) for k, v in value]
-        return dict(pairs) if pa.types.is_string(type_.key_type) else [{"key": k, "value": v} for k, v in pairs]
-    if isinstance(type_, pa.ListType):
-        return [_nested(item, type_.value_type) for item in value]
-    return value // dt.timedelta(microseconds=1) if isinstance(value, dt.timedelta) else value

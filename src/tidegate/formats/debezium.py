@@ -1,11 +1,11 @@
-"""A record is a change with the row before and after it, as Debezium writes it."""
+"""Debezium envelopes: a record is a change, with the row before and after it."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -37,41 +37,79 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OPERATIONS = {"c": "INSERT", "r": "INSERT", "u": "UPDATE", "d": "DELETE", "t": "TRUNCATE"}
-"""The ops of an envelope, as operations of events. Tables take all but truncate."""
+"""The ops of an envelope, and the operations of events that they become."""
 
-_ROW_OPS = ", ".join(f"'{op}'" for op in OPERATIONS if op != "t")
-_TAKEN = f"({OP} = 'd' OR ({PART} = 0 AND __two))"
+SIDES = ("before", "after")
 _NO_BEFORE = "before is missing: set REPLICA IDENTITY FULL, or declare a PRIMARY KEY"
 _NO_OP = "the record has no op: it is not a Debezium envelope"
+_NO_SIDES = "the record has neither before nor after: it is not a Debezium envelope"
 _TRUNCATE = "op t: truncate is not applied, delete the rows instead"
 
 
-def find_envelope(document: Any) -> dict[str, Any] | None:
-    """Return the envelope that a JSON document is, or that it has as `payload` beside its `schema`; None if neither.
+class Rule(NamedTuple):
+    """Rejects an envelope with one of these ops, or only if it lacks the row named `missing`."""
 
-    Events of the bus carry an envelope as it is, so it need not be complete: `DebeziumDecoder`, which makes rows of
-    envelopes, rejects those that lack the row before or after a change.
+    ops: tuple[str, ...]
+    missing: str | None
+    problem: str
+
+
+EVENT_RULES = (Rule(("c", "r", "u"), "after", "after is missing"),)
+"""What every envelope must satisfy. Events can do without the row before a change, and a truncate is one."""
+
+
+def row_rules(keyed: bool) -> tuple[Rule, ...]:
+    """What the envelopes of a relation must satisfy in addition.
+
+    Truncate cannot be applied: such a record has no key, so Debezium writes it to any partition, in no order with the
+    rows of the others. Without a key the row before a change is needed to delete it.
     """
-    if _is_envelope(document):
-        return cast(dict[str, Any], document)
-    inner = document.get("payload") if isinstance(document, dict) and "schema" in document else None
-    return inner if _is_envelope(inner) else None
+    needs_before = ("d",) if keyed else ("u", "d")
+    return (Rule(("t",), None, _TRUNCATE), Rule(needs_before, "before", _NO_BEFORE), *EVENT_RULES)
 
 
-def _is_envelope(document: Any) -> bool:
-    return (
-        isinstance(document, dict)
-        and isinstance(document.get("op"), str)
-        and document["op"] in OPERATIONS
-        and all(document.get(name) is None or isinstance(document[name], dict) for name in ("before", "after"))
-        and ("before" in document or "after" in document or document["op"] == "t")
-    )
+def unwrapped(document: Any) -> Any:
+    """Return the `payload` of a record that Connect's converter wrapped, with or without schema, else the record."""
+    payload = document.get("payload") if isinstance(document, dict) else None
+    return document if payload is None else payload
+
+
+def read_envelope(document: Any, rules: Sequence[Rule] = EVENT_RULES) -> dict[str, Any]:
+    """Return the envelope in a decoded record; a ValueError says what is wrong with it.
+
+    `DebeziumDecoder` applies the same rules as Spark SQL.
+    """
+    envelope = unwrapped(document)
+    if not isinstance(envelope, dict) or envelope.get("op") is None:
+        raise ValueError(_NO_OP)
+    op = envelope["op"]
+    if not isinstance(op, str) or op not in OPERATIONS:
+        raise ValueError(f"op {str(op)[:80]} is unknown")
+    for side in SIDES:
+        if not isinstance(envelope.get(side), dict | None):
+            raise ValueError(f"{side} is not an object")
+    for rule in rules:
+        if op in rule.ops and (rule.missing is None or envelope.get(rule.missing) is None):
+            raise ValueError(rule.problem)
+    if op != "t" and not any(side in envelope for side in SIDES):
+        raise ValueError(_NO_SIDES)
+    return envelope
+
+
+_TAKEN = f"({OP} = 'd' OR ({PART} = 0 AND __two))"
+_COLUMN_OF = {"before": BEFORE, "after": AFTER}
+
+
+def _sql_of(rule: Rule) -> str:
+    ops = ", ".join(literal(op) for op in rule.ops)
+    missing = "" if rule.missing is None else f" AND {_COLUMN_OF[rule.missing]} IS NULL"
+    return f"WHEN {OP} IN ({ops}){missing} THEN {literal(rule.problem)}"
 
 
 @dataclass(frozen=True)
 class DebeziumDecoder:
-    """A relation with a key needs the row before a change only to delete it or to see that its key changed; one without
-    needs it always. The tombstones that follow deletes say nothing new."""
+    """Makes rows of envelopes. A relation with a key needs the row before a change only to delete it or to see that its
+    key changed; one without needs it always. Tombstones, which follow deletes, are ignored."""
 
     layout: Layout
     reader: ChangeReader
@@ -97,7 +135,7 @@ class DebeziumDecoder:
         return [identifier(name) for name in self.layout.key]
 
     def _is_two(self) -> str:
-        """Whether a record takes one row and adds another."""
+        """Condition: a record deletes one row and inserts another."""
         if not self.keyed:
             return f"coalesce({OP} = 'u', false)"
         whole = " AND ".join(f"{BEFORE}.{name} IS NOT NULL" for name in self._keys()) or "true"
@@ -105,20 +143,19 @@ class DebeziumDecoder:
         return f"coalesce({OP} = 'u', false) AND {whole} AND ({moved})"
 
     def _broken(self) -> str:
-        """What is wrong with an envelope whose parts can be read."""
-        needs_before = "'d'" if self.keyed else "'u', 'd'"
+        """Say what is wrong with an envelope, in the order of `read_envelope`."""
+        known = ", ".join(literal(op) for op in OPERATIONS)
         lost = " OR ".join(f"{BEFORE}.{name} IS NULL" for name in self._keys()) or "false"
-        no_key = f"WHEN {OP} = 'd' AND ({lost}) THEN 'before lacks the key' " if self.keyed else ""
+        no_key = f" WHEN {OP} = 'd' AND ({lost}) THEN 'before lacks the key'" if self.keyed else ""
+        rules = " ".join(map(_sql_of, row_rules(self.keyed)))
         return (
             f"CASE WHEN {OP} IS NULL THEN {literal(_NO_OP)}"
-            f" WHEN {OP} = 't' THEN {literal(_TRUNCATE)}"
-            f" WHEN {OP} NOT IN ({_ROW_OPS}) THEN concat('op ', left({OP}, 80), ' is unknown')"
-            f" WHEN {OP} IN ({needs_before}) AND {BEFORE} IS NULL THEN {literal(_NO_BEFORE)}"
-            f" {no_key}WHEN {OP} <> 'd' AND {AFTER} IS NULL THEN 'after is missing' END"
+            f" WHEN {OP} NOT IN ({known}) THEN concat('op ', left({OP}, 80), ' is unknown')"
+            f" {rules}{no_key} END"
         )
 
     def _error(self) -> str:
-        """Of a row that goes only the key matters, if there is one; others must be whole."""
+        """NOT NULL is not checked for deleted rows of a relation with a key: only their key matters."""
         missing = missing_text(self.layout.columns)
         if missing is None:
             return "__broken"
@@ -128,8 +165,8 @@ class DebeziumDecoder:
 
 @dataclass(frozen=True)
 class DebeziumEncoder:
-    """Changes as envelopes without a time, so that a repeated step writes the same. A delete is followed by a tombstone
-    if there is a key: compaction then forgets it."""
+    """Writes changes as envelopes, without a time of writing, so that a repeated step writes the same records. With a
+    key, a delete is followed by a tombstone, which lets compaction remove the key."""
 
     layout: Layout
     writer: ChangeWriter
@@ -143,42 +180,45 @@ class DebeziumEncoder:
     def records(self, changes: pa.Table) -> Iterator[tuple[bytes | None, bytes | None]]:
         parts = split(changes, self.layout)
         keys = self.key.keys(parts.rows)
-        said = paired(parts, keys if self.keyed else None)
-        for change, value in zip(said, self.writer.changes(parts.rows, said), strict=True):
+        envelopes = pair_updates(parts, keys if self.keyed else None)
+        for change, value in zip(envelopes, self.writer.changes(parts.rows, envelopes), strict=True):
             key = keys[change.row]
             yield key, value
             if change.op == "d" and self.keyed:
                 yield key, None
 
 
-def paired(parts: Parts, keys: list[bytes | None] | None) -> list[Change]:
-    """Changes in the order of the table, an update where its new row stands. A row that an update takes back belongs to
-    the next new row of the same key; without keys, of the same unbroken run of updates. A row without its other half
-    just comes or goes; but with a key a new row of an update stays one, `before` unknown: upsert views tell no more."""
-    units = [place for place, weight in enumerate(parts.weights) for _ in range(abs(weight))]
-    old_of = _matches([(parts.ops[place], _run_or_key(keys, place)) for place in units])
+def pair_updates(parts: Parts, keys: list[bytes | None] | None) -> list[Change]:
+    """Combine the two rows of an update into one change, at the position of the new row; other rows are one each.
+
+    A -U belongs to the next +U of the same key; without keys, of the same unbroken run of updates. One without a
+    partner is an insert or a delete, but with a key a lone +U remains an update with `before` unknown: the changelog
+    of an upsert view has no -U.
+    """
+    units = [index for index, weight in enumerate(parts.weights) for _ in range(abs(weight))]
+    old_of = _match([(parts.ops[index], _run_or_key(keys, index)) for index in units])
     used = set(old_of.values())
     changes = []
-    for unit, place in enumerate(units):
-        step = parts.steps[place]
+    for unit, index in enumerate(units):
+        step = parts.steps[index]
         if unit in old_of:
-            changes.append(Change("u", units[old_of[unit]], place, step))
-        elif parts.ops[place].startswith("+"):
-            lone = "u" if parts.ops[place] == "+U" and keys is not None else "c"
-            changes.append(Change(lone, None, place, step))
+            changes.append(Change("u", units[old_of[unit]], index, step))
+        elif parts.ops[index].startswith("+"):
+            lone = "u" if parts.ops[index] == "+U" and keys is not None else "c"
+            changes.append(Change(lone, None, index, step))
         elif unit not in used:
-            changes.append(Change("d", place, None, step))
+            changes.append(Change("d", index, None, step))
     return changes
 
 
-def _run_or_key(keys: list[bytes | None] | None, place: int) -> bytes | None:
-    return None if keys is None else keys[place] or b""
+def _run_or_key(keys: list[bytes | None] | None, index: int) -> bytes | None:
+    return None if keys is None else keys[index] or b""
 
 
-def _matches(units: list[tuple[str, bytes | None]]) -> dict[int, int]:
-    """Which -U each +U belongs to. Without a key (None), those of a run of -U that stands right before a run of +U."""
+def _match(units: list[tuple[str, bytes | None]]) -> dict[int, int]:
+    """Map each +U to its -U. Without a key (None), a run of -U matches the run of +U right after it."""
     waiting: dict[bytes | None, deque[int]] = {}
-    found: dict[int, int] = {}
+    matches: dict[int, int] = {}
     last = ""
     for unit, (op, key) in enumerate(units):
         if key is None and (op[1] != "U" or (op == "-U" and last == "+U")):
@@ -186,6 +226,6 @@ def _matches(units: list[tuple[str, bytes | None]]) -> dict[int, int]:
         if op == "-U":
             waiting.setdefault(key, deque()).append(unit)
         elif op == "+U" and waiting.get(key):
-            found[unit] = waiting[key].popleft()
+            matches[unit] = waiting[key].popleft()
         last = op
-    return found
+    return matches

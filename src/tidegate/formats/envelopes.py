@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlainDecoder:
-    """Every record adds a row. A tombstone has no row to say, and without a key nothing to delete."""
+    """Inserts a row per record. A tombstone is an error: it has no row, and without a key nothing to delete."""
 
     layout: Layout
     reader: Reader
@@ -60,7 +60,7 @@ class PlainDecoder:
 
 @dataclass(frozen=True)
 class PlainEncoder:
-    """Rows that are added, each as often as its weight says."""
+    """Writes inserted rows, each as often as its weight."""
 
     layout: Layout
     writer: Writer
@@ -83,8 +83,8 @@ class PlainEncoder:
 
 @dataclass(frozen=True)
 class UpsertDecoder:
-    """A value is the row of its key; no value deletes the key. Key columns that the value does not say are taken from
-    the record's key."""
+    """Replaces the row of a key by the record's value; no value deletes the key. Key columns that the value lacks are
+    taken from the record's key."""
 
     layout: Layout
     reader: Reader
@@ -94,10 +94,10 @@ class UpsertDecoder:
         frame = self.reader.rows(frame)
         keys = self.reader.keys()
         values = {c.name: f"{ROW}.{identifier(c.name)}" for c in columns}
-        values |= {name: f"coalesce({values[name]}, {said})" for name, said in keys.items()}
-        said = [f"{value} AS {identifier(name)}" for name, value in values.items()]
+        values |= {name: f"coalesce({values[name]}, {key})" for name, key in keys.items()}
+        columns_sql = [f"{value} AS {identifier(name)}" for name, value in values.items()]
         weight = f"IF({VALUE} IS NULL, -1L, 1L) AS {WEIGHT}"
-        frame = frame.selectExpr("*", *said, weight, f"0 AS {PART}")
+        frame = frame.selectExpr("*", *columns_sql, weight, f"0 AS {PART}")
         raw = f"coalesce({self.reader.raw}, make_valid_utf8(CAST({KEY} AS STRING)))"
         return finished(frame, carried, columns, self._error(), raw)
 

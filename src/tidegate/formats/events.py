@@ -1,4 +1,4 @@
-"""Events of the bus: as rows for it, and as JSON for whoever gets them."""
+"""Events of the bus: as rows, and as JSON objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 def rows_of(events: Sequence[Event]) -> pa.Table:
-    """Events as rows of the bus."""
+    """Convert events to rows of the bus."""
     columns = zip(*events, strict=True) if events else [[] for _ in SCHEMA]
     arrays = [
         pa.array(values, pa.int64()).cast(field.type)
@@ -43,7 +43,7 @@ def rows_of(events: Sequence[Event]) -> pa.Table:
 
 
 def event_objects(table: pa.Table) -> Iterator[str]:
-    """Each event as one JSON object. A payload that is JSON is part of it as it is, any other is a text in it."""
+    """Render each event as a JSON object. A payload that is JSON is nested, any other is a string."""
     cells = [
         _json(table.column(field.name)) if field.name in _NESTED else json_cells(table.column(field.name))
         for field in SCHEMA
@@ -71,17 +71,17 @@ def _nested(text: str | None) -> str:
 
 def rfc3339(time_us: int) -> str:
     """`2024-05-01T12:00:03.25Z`"""
-    moment = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=time_us)
-    return str(json_value(moment))
+    time = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=time_us)
+    return str(json_value(time))
 
 
 def matching(table: pa.Table, patterns: Sequence[str]) -> pa.Table:
-    """The events on channels that match one of the patterns: `*` stands for any text, `?` for one character."""
+    """Filter events by channel: `*` in a pattern matches any text, `?` one character."""
     if not patterns or "*" in patterns:
         return table
-    found = [pc.match_substring_regex(table.column("channel"), _regex(pattern)) for pattern in patterns]
-    chosen = found[0]
-    for other in found[1:]:
+    matches = [pc.match_substring_regex(table.column("channel"), _regex(pattern)) for pattern in patterns]
+    chosen = matches[0]
+    for other in matches[1:]:
         chosen = pc.or_(chosen, other)
     return table.filter(chosen)
 

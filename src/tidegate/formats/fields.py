@@ -1,7 +1,7 @@
-"""How Spark's parsers read a column, and what makes its value of that, as Spark SQL.
+"""Spark SQL for the type that a parser reads a column as, and for the conversion of that to the column's value.
 
-`from_json` and `from_csv` know times as text in one form only, and maps with keys of text only. Where a column needs
-more it is read as text first, and converted here.
+`from_json` and `from_csv` read times in one format only, and maps with string keys only. Other columns are read as text
+and converted here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 @dataclass(frozen=True)
 class Times:
-    """How times are written: the unit of numbers, patterns for text (None: ISO 8601), and whether a number of days is a
-    date."""
+    """How times are written: the unit of numbers, and patterns of text (None: ISO 8601). `day_numbers`: dates can be
+    numbers of days."""
 
     unit: str = "s"
     timestamp_format: str | None = None
@@ -50,24 +50,24 @@ def times_of(bag: Bag, unit: str = "s", day_numbers: bool = False) -> Times:
 
 
 def wire_fields(columns: Schema, times: Times) -> str:
-    """The columns as Spark's parser is to read them."""
+    """Return the columns with the types that Spark's parser reads."""
     return ", ".join(f"{identifier(c.name)} {wire_type(c, times)}" for c in columns)
 
 
 def wire_type(column: Column, times: Times) -> str:
-    """A column's type, with text in place of what is converted later."""
+    """Return the type that Spark's parser reads: STRING for what is converted later."""
     type_ = arrow_type(column.type)
     return _wire(type_, times) if _converts(type_, times) else column.type
 
 
 def value(text: str, column: Column, times: Times) -> str:
-    """An expression: a column's value, of what the parser has read."""
+    """Expression: the value of a column, from what the parser has read."""
     return _value(text, arrow_type(column.type), times)
 
 
 def fault(text: str, made: str, column: Column, times: Times) -> str | None:
-    """An expression: whether something was read that is no value of the column, or None if that cannot be. `made` is
-    the value; only what is inside of nested values has to be converted again to see that."""
+    """Expression: the text is not a value of the column; None if that cannot happen. `made` is the converted value;
+    only nested values must be converted again for this test."""
     type_ = arrow_type(column.type)
     if _is_leaf(type_, times):
         return f"({text} IS NOT NULL AND {made} IS NULL)"
@@ -75,19 +75,19 @@ def fault(text: str, made: str, column: Column, times: Times) -> str | None:
 
 
 def is_nested(column: Column) -> bool:
-    """Whether a part of a value may be wrong while the value is there."""
+    """True if a part of a value can be wrong although the value is not NULL."""
     return bool(pa.types.is_nested(arrow_type(column.type)))
 
 
 def struct(source: str, columns: Schema, times: Times) -> str:
-    """An expression: the values of all columns, as a struct."""
+    """Expression: the values of all columns, as a struct."""
     if not any(_converts(arrow_type(c.type), times) for c in columns):
         return source
     return _named((c.name, value(f"{source}.{identifier(c.name)}", c, times)) for c in columns)
 
 
 def bare(text: str, column: Column, times: Times) -> str:
-    """An expression: a column's value, of text that stands alone; NULL if it is none."""
+    """Expression: the value of a column from bare text; NULL if it is not one."""
     type_ = arrow_type(column.type)
     if pa.types.is_string(type_):
         return text
@@ -97,11 +97,11 @@ def bare(text: str, column: Column, times: Times) -> str:
 
 
 def _named(pairs: Any) -> str:
-    return f"named_struct({', '.join(f'{literal(name)}, {said}' for name, said in pairs)})"
+    return f"named_struct({', '.join(f'{literal(name)}, {part}' for name, part in pairs)})"
 
 
 def _is_leaf(type_: pa.DataType, times: Times) -> bool:
-    """Whether a value is read as text and converted."""
+    """True if a value is read as text and converted."""
     types = pa.types
     return types.is_timestamp(type_) or types.is_time(type_) or (types.is_date(type_) and times.day_numbers)
 
@@ -144,7 +144,7 @@ def _value(text: str, type_: Any, times: Times, depth: int = 0) -> str:
 
 
 def _fault(text: str, type_: Any, times: Times, depth: int = 0) -> str:
-    """A key of a map that cannot be converted fails its map, so the map itself is checked by its keys."""
+    """Expression: a part of the value is wrong. A key that cannot be converted makes its whole map NULL."""
     item = f"i{depth}"
     if not _converts(type_, times):
         return "false"
@@ -160,7 +160,7 @@ def _fault(text: str, type_: Any, times: Times, depth: int = 0) -> str:
 
 
 def _with_keys(text: str, type_: pa.MapType[Any, Any, Any], times: Times) -> str:
-    """A map with its keys converted, NULL if they do not fit: Spark would fail the step."""
+    """Expression: a map with converted keys, NULL if some do not fit, since Spark would fail the step."""
     if pa.types.is_string(type_.key_type):
         return text
     converted = f"transform_keys({text}, (k, v) -> {_key(type_, times)})"
@@ -168,7 +168,7 @@ def _with_keys(text: str, type_: pa.MapType[Any, Any, Any], times: Times) -> str
 
 
 def _keys_fit(text: str, type_: pa.MapType[Any, Any, Any], times: Times) -> str:
-    """Whether every key of a map is one, and no two are the same."""
+    """Expression: every key of a map can be converted, and they are distinct."""
     made = f"filter(transform(map_keys({text}), k -> {_key(type_, times)}), k -> k IS NOT NULL)"
     return f"(size(array_distinct({made})) = size(map_keys({text})))"
 
@@ -179,7 +179,7 @@ def _key(type_: pa.MapType[Any, Any, Any], times: Times) -> str:
 
 
 def _moment(text: str, type_: Any, times: Times) -> str:
-    """Text that looks like an ISO date is not tried as a number: a failed cast costs more than all the rest."""
+    """Expression: a date or time from text. ISO dates are not tried as numbers: a failed cast is expensive."""
     if pa.types.is_time(type_):
         return f"try_cast({text} AS TIME)"
     is_day = pa.types.is_date(type_)
@@ -188,8 +188,8 @@ def _moment(text: str, type_: Any, times: Times) -> str:
     number = _day(text) if is_day else _instant(text, name, times.unit)
     if pattern is not None:
         return f"coalesce(CAST(try_to_timestamp({text}, {literal(pattern)}) AS {name}), {number})"
-    said = f"try_cast({text} AS {name})"
-    return f"CASE WHEN substring({text}, 5, 1) = '-' THEN {said} WHEN {_is_number(text)} THEN {number} ELSE {said} END"
+    cast = f"try_cast({text} AS {name})"
+    return f"CASE WHEN substring({text}, 5, 1) = '-' THEN {cast} WHEN {_is_number(text)} THEN {number} ELSE {cast} END"
 
 
 def _is_number(text: str) -> str:
@@ -202,7 +202,7 @@ def _day(text: str) -> str:
 
 
 def _instant(text: str, name: str, unit: str) -> str:
-    """Numbers count only where they are times of the years 1 to 9999: others are more likely of another unit."""
+    """Expression: a time from a number, if it is in the years 1 to 9999: others are probably in another unit."""
     number = f"try_cast({text} AS {'DECIMAL(20,6)' if unit == 's' else 'BIGINT'})"
     first, last = _FIRST_SECOND * _PER_SECOND[unit], (_LAST_SECOND + 1) * _PER_SECOND[unit] - 1
     first, last = max(first, -(2**63) + 1), min(last, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""JSON: read by Spark's `from_json`, written by the conventions of `connectors/lines`."""
+"""JSON: read by Spark's `from_json`, written as `core/render.py` renders values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WHOLE_CHANGE = "not a Debezium envelope of {}"
 
 @dataclass(frozen=True)
 class JsonReader:
-    """Records that are JSON objects. What follows an object is refused: the parser alone would ignore it."""
+    """Reads JSON objects. Text after an object is an error; Spark's parser alone would ignore it."""
 
     layout: Layout
     times: Times
@@ -53,7 +53,7 @@ class JsonReader:
 
     @property
     def parser(self) -> Parser:
-        """The settings of Spark's parser; dates in text it converts itself."""
+        """Spark's parser, which converts dates in text itself."""
         pattern = self.times.date_format
         return Parser("from_json", {"dateFormat": pattern} if pattern else {})
 
@@ -76,7 +76,7 @@ class JsonReader:
         texts = self.parser.parse(TEXT, _envelope(text_fields(columns)))
         frame = frame.selectExpr("*", f"{parsed} AS {_PARSED}")
         read = {name: _unwrapped(_PARSED, name) for name in ("before", "after", "op")}
-        frame = frame.selectExpr("*", *(f"{said} AS __read_{name}" for name, said in read.items()))
+        frame = frame.selectExpr("*", *(f"{value} AS __read_{name}" for name, value in read.items()))
         sides = {
             column: f"IF(__read_{name} IS NULL, NULL, {fields.struct(f'__read_{name}', columns, times)})"
             for name, column in (("before", BEFORE), ("after", AFTER))
@@ -86,7 +86,7 @@ class JsonReader:
         for name, column, label in (("after", AFTER, ""), ("before", BEFORE, "before.")):
             source = f"__read_{name}"
             faults += faults_of(source, column, columns, times)
-            suspects += suspects_of(source, column, _unwrapped(TEXTS, name), columns, times, label)
+            suspects += suspects_of(source, column, _text_of_side(name), columns, times, label)
         whole = _WHOLE_CHANGE.format(row_of(columns).removeprefix("not a row of "))
         return _diagnosis(texts, faults, suspects, whole).add(frame, FAULT)
 
@@ -98,13 +98,19 @@ def _diagnosis(texts: str, faults: list[str], suspects: list[Suspect], whole: st
 
 
 def _envelope(row: str) -> str:
-    """Connect's converter wraps an envelope in `payload`, beside its schema, unless told not to."""
-    said = f"before STRUCT<{row}>, after STRUCT<{row}>, op STRING"
-    return f"{said}, payload STRUCT<{said}>"
+    """Fields of an envelope, and of one that Connect's converter wrapped in `payload`."""
+    envelope = f"before STRUCT<{row}>, after STRUCT<{row}>, op STRING"
+    return f"{envelope}, payload STRUCT<{envelope}>"
 
 
 def _unwrapped(parsed: str, name: str) -> str:
-    return f"coalesce({parsed}.payload.{name}, {parsed}.{name})"
+    """As `debezium.unwrapped` does it: a payload is read instead of the record around it."""
+    return f"IF({parsed}.payload IS NULL, {parsed}.{name}, {parsed}.payload.{name})"
+
+
+def _text_of_side(name: str) -> str:
+    """The same for the diagnosis, which parses the text wherever this mentions it, so as few times as possible."""
+    return f"coalesce({TEXTS}.payload.{name}, {TEXTS}.{name})"
 
 
 @dataclass(frozen=True)
@@ -118,16 +124,17 @@ class JsonWriter:
         texts = [*json_objects(rows), "null"]
         return [
             (
-                f'{{"before":{texts[_place(change.before)]},"after":{texts[_place(change.after)]},'
+                f'{{"before":{texts[_index(change.before)]},"after":{texts[_index(change.after)]},'
                 f'"source":{{"step":{change.step}}},"op":"{change.op}"}}'
             ).encode()
             for change in changes
         ]
 
     def tagged(self, rows: pa.Table, ops: Sequence[str], weights: Sequence[int], steps: Sequence[int]) -> list[bytes]:
-        said = zip(ops, weights, steps, json_objects(rows), strict=True)
-        return [f'{{"op":"{op}","weight":{n},"step":{step},"row":{row}}}'.encode() for op, n, step, row in said]
+        changes = zip(ops, weights, steps, json_objects(rows), strict=True)
+        return [f'{{"op":"{op}","weight":{n},"step":{step},"row":{row}}}'.encode() for op, n, step, row in changes]
 
 
-def _place(row: int | None) -> int:
+def _index(row: int | None) -> int:
+    """The index of a row's text; the last text is `null`."""
     return -1 if row is None else row

@@ -22,8 +22,8 @@ _PARSER = Parser("from_json", {})
 
 @dataclass(frozen=True)
 class TextKeys:
-    """How a record's key says the key columns: `json`, an object or, for a single column, a JSON value; `raw`, the text
-    of a single column; None, whichever it looks like."""
+    """Reads the key columns from a record's key. `json`: an object or, for a single column, a JSON value; `raw`: the
+    text of a single column; None: whichever it looks like."""
 
     layout: Layout
     times: Times
@@ -34,8 +34,8 @@ class TextKeys:
         return tuple(c for c in self.layout.columns if c.name in self.layout.key)
 
     def values(self) -> dict[str, str]:
-        """An expression for each key column, NULL if the key does not say it. The parser is only asked when it is
-        evaluated: for tombstones, and for values without the key."""
+        """Return an expression for each key column, NULL if the key does not contain it. The key is parsed only where
+        the expression is evaluated: for tombstones, and for values without the key."""
         if len(self.columns) == 1:
             return {self.columns[0].name: self._single(self.columns[0])}
         return {c.name: self._member(c) for c in self.columns}
@@ -54,7 +54,7 @@ class TextKeys:
         return f"CASE WHEN {is_object} THEN {self._member(column)} ELSE {alone} END"
 
     def _json_or_bare(self, column: Column) -> str:
-        """Text that is no JSON is the value itself. A string is taken for JSON only in quotes: 1.50 stays as it is."""
+        """Text that is not JSON is the value itself. For a string column only quoted text is JSON: 1.50 is kept."""
         either = f"coalesce({self._json_value(column)}, {self._bare(column)})"
         if not pa.types.is_string(arrow_type(column.type)):
             return either
@@ -81,30 +81,30 @@ class NoKeys:
 
 @dataclass(frozen=True)
 class JsonKeys:
-    """The key columns as a JSON object."""
+    """Writes the key columns as a JSON object."""
 
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
 
     def keys(self, rows: pa.Table) -> list[bytes | None]:
-        return [text.encode() for text in json_objects(rows.select(list(self.places)))]
+        return [text.encode() for text in json_objects(rows.select(list(self.indexes)))]
 
 
 @dataclass(frozen=True)
 class RawKeys:
-    """One column as text; NULL is no key."""
+    """Writes one column as text; NULL is no key."""
 
-    place: int
+    index: int
 
     def keys(self, rows: pa.Table) -> list[bytes | None]:
-        return texts(rows.column(self.place))
+        return texts(rows.column(self.index))
 
 
 def texts(column: pa.ChunkedArray) -> list[bytes | None]:
-    """Values as text alone, as JSON has them but without quotes; binary as it is."""
+    """Render values as in JSON but without quotes; binary values are unchanged."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
-        return found
+        bytes_of: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        return bytes_of
     missing = pc.is_null(column).to_pylist()
     nested = pa.types.is_nested(column.type)
     cells = (cell if nested else cell.strip('"') for cell in json_cells(column))
-    return [None if gone else cell.encode() for gone, cell in zip(missing, cells, strict=True)]
+    return [None if is_null else cell.encode() for is_null, cell in zip(missing, cells, strict=True)]

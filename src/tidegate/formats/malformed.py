@@ -1,8 +1,7 @@
-"""What is wrong with a text that Spark's parser could not read, as Spark SQL.
+"""Spark SQL that finds out why Spark's parser could not read a text.
 
-The parser leaves the text in a field of its own and reads what it can; it does not say what failed. So the text is
-parsed again, every column as text, and compared: a column that has text but no value is the culprit. Only malformed
-records pay for that.
+The parser puts the text into a separate field and reads what it can, without a reason. So the text is parsed again,
+with every column as text: a column that has text but no value is the culprit. Only malformed records cost that.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Parser:
     settings: Mapping[str, str]
 
     def parse(self, text: str, columns: str) -> str:
-        """An expression: the struct, whose last field holds the text if it could not be read."""
+        """Expression: the struct, whose last field contains the text if it could not be read."""
         settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **self.settings}
         pairs = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in settings.items())
         schema = literal(f"{columns}, {identifier(CORRUPT)} STRING")
@@ -41,7 +40,7 @@ class Parser:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A column that may be the culprit: its name for people, expressions of its value and of its text."""
+    """A column that can be the culprit: its name in messages, and expressions of its value and text."""
 
     name: str
     column: Column
@@ -51,8 +50,8 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How the fault of a text is found: whether it has one (`bad`), what reads its columns as text, what to say if a
-    condition on that holds (`shapes`: the whole is wrong), else which columns to suspect."""
+    """Finds the fault of a text: `bad` is true if it has one, `texts` parses its columns as text, `shapes` are
+    conditions and messages for texts that are wrong as a whole, `suspects` the columns to test otherwise."""
 
     bad: str
     texts: str
@@ -61,16 +60,21 @@ class Diagnosis:
     whole: str
 
     def add(self, frame: DataFrame, name: str) -> DataFrame:
-        """The frame with a column that says what is wrong, NULL if nothing is. One expression, in which the text is
-        parsed again wherever it is needed: every projection of its own would copy all rows, also the good ones."""
-        cases = " ".join(f"WHEN {holds} THEN {literal(says)}" for holds, says in self.shapes)
+        """Add a column with the fault, NULL if there is none."""
+        return frame.selectExpr("*", f"{self.fault} AS {name}")
+
+    @property
+    def fault(self) -> str:
+        """Expression: the fault, else NULL. The text is parsed again wherever it is needed: a projection for it would
+        copy all rows, also the good ones."""
+        cases = " ".join(f"WHEN {holds} THEN {literal(message)}" for holds, message in self.shapes)
         culprits = ", ".join([*map(_culprit, self.suspects), literal(self.whole)])
         fault = f"CASE WHEN NOT ({self.bad}) THEN NULL {cases} ELSE coalesce({culprits}) END"
-        return frame.selectExpr("*", f"{fault.replace(TEXTS, self.texts)} AS {name}")
+        return fault.replace(TEXTS, self.texts)
 
 
 def missing_text(columns: Schema) -> str | None:
-    """An expression: the first NULL in a column that is NOT NULL, or None if every column may be NULL."""
+    """Expression: the error for the first NULL in a NOT NULL column; None if every column is nullable."""
     cases = [
         f"WHEN {identifier(c.name)} IS NULL THEN {literal(f'{c.name} is NULL, but the column is NOT NULL')}"
         for c in columns
@@ -80,24 +84,24 @@ def missing_text(columns: Schema) -> str | None:
 
 
 def row_of(columns: Schema) -> str:
-    """What a row should have been, for people."""
+    """The message for a row that is wrong as a whole."""
     return f"not a row of ({', '.join(f'{c.name} {c.type.upper()}' for c in columns)})"
 
 
 def text_fields(columns: Schema) -> str:
-    """Every column as text."""
+    """Return every column with the type STRING."""
     return ", ".join(f"{identifier(c.name)} STRING" for c in columns)
 
 
 def faults_of(source: str, made: str, columns: Schema, times: Times) -> list[str]:
-    """Expressions: whether a column that is converted has text in the struct `source` but no value in `made`."""
-    found = (fields.fault(_member(source, c), _member(made, c), c, times) for c in columns)
-    return [fault for fault in found if fault is not None]
+    """Expressions: a converted column has text in the struct `source` but no value in `made`."""
+    tests = (fields.fault(_member(source, c), _member(made, c), c, times) for c in columns)
+    return [fault for fault in tests if fault is not None]
 
 
 def suspects_of(source: str, made: str, texts: str, columns: Schema, times: Times, label: str = "") -> list[Suspect]:
-    """Every column of a struct, beside the same struct with all of them as text. What was read first is looked at again
-    for nested values only, so that Spark need not carry it along for others."""
+    """Return every column of a struct as a suspect. `texts` is the same struct with all columns as text. The parsed
+    value is tested again for nested values only, so that Spark need not keep it for others."""
     suspects = []
     for column in columns:
         value = _member(made, column)
@@ -112,6 +116,6 @@ def _member(struct: str, column: Column) -> str:
 
 
 def _culprit(suspect: Suspect) -> str:
-    shown = f"chr(39), left({suspect.text}, 80), chr(39)"
-    says = f"concat({literal(suspect.name + ': ')}, {shown}, {literal(' is not a ' + suspect.column.type.upper())})"
-    return f"CASE WHEN ({suspect.value}) IS NULL AND {suspect.text} IS NOT NULL THEN {says} END"
+    text = f"chr(39), left({suspect.text}, 80), chr(39)"
+    message = f"concat({literal(suspect.name + ': ')}, {text}, {literal(' is not a ' + suspect.column.type.upper())})"
+    return f"CASE WHEN ({suspect.value}) IS NULL AND {suspect.text} IS NOT NULL THEN {message} END"

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from tidegate.core.options import Bag, checked_format
 from tidegate.core.schema import names
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
-from tidegate.formats.avro import AvroKeyed, AvroKeys, AvroReader, AvroWriter
+from tidegate.formats.avro import AvroKeyed, AvroReader
 from tidegate.formats.avro_schema import Registry, registry_of, reject_names
+from tidegate.formats.avro_writer import AvroKeys, AvroWriter
 from tidegate.formats.contract import ChangeReader, ChangeWriter, Decoder, Encoder, KeyWriter, Layout, Reader, Writer
 from tidegate.formats.debezium import DebeziumDecoder, DebeziumEncoder
 from tidegate.formats.envelopes import OpsEncoder, PlainDecoder, PlainEncoder, UpsertDecoder, UpsertEncoder
 from tidegate.formats.fields import UNITS, Times, times_of
 from tidegate.formats.json import JsonReader, JsonWriter
 from tidegate.formats.keys import JsonKeys, NoKeys, RawKeys, TextKeys
-from tidegate.formats.text import CsvReader, CsvWriter, RawReader, RawWriter, dialect_of, reject_nested, reject_others
+from tidegate.formats.text import CsvOptions, CsvReader, CsvWriter, RawReader, RawWriter, reject_nested, reject_others
 
 _ENCODINGS = ("json", "avro", "csv", "raw")
 _CHANGE_ENCODINGS = ("json", "avro")
@@ -51,8 +52,8 @@ class _Chosen:
 
 
 def decoder(layout: Layout, format: str | None, bag: Bag, keyed: bool) -> Decoder:
-    """What reads records of a format. Its own options are taken out of the bag; what is left is the caller's.
-    Of a key, only columns that are in the records matter here: a transport may fill others."""
+    """Return the decoder of a format. Takes its options out of the bag and leaves those of the caller. Key columns that
+    are not in the records are ignored: a transport may fill them."""
     chosen = _chosen(format, bag, _SPELLINGS)
     layout = replace(layout, key=tuple(name for name in layout.key if name in names(layout.columns)))
     if chosen.envelope == "debezium":
@@ -66,8 +67,8 @@ def decoder(layout: Layout, format: str | None, bag: Bag, keyed: bool) -> Decode
 
 
 def encoder(layout: Layout, format: str | None, bag: Bag, subject: str | None = None) -> Encoder:
-    """What writes records of a format. `subject` names its schemas in a registry, unless an option does: the name of a
-    topic; without any, the name of the relation."""
+    """Return the encoder of a format. `subject` (a topic) names its schemas in a registry, unless an option does; the
+    relation does without either."""
     chosen = _chosen(format, bag, _SPELLINGS | _OF_SINKS)
     if chosen.encoding == "avro":
         reject_names(layout, bag)
@@ -104,17 +105,17 @@ def _encoder(
 
 
 def _chosen(format: str | None, bag: Bag, spellings: dict[str, tuple[str, str | None]]) -> _Chosen:
-    """An envelope and an encoding: of one name, or of a name and the option `encode`."""
+    """Parse a format: an envelope and an encoding in one name, or in a name and the option `encode`."""
     folded = None if format is None else format.strip().casefold().replace("_", "-")
     name = checked_format(bag, folded, list(spellings), "json" if folded is None else None)
     envelope, encoding = spellings[name]
     allowed = _ENCODINGS if envelope == "plain" else _CHANGE_ENCODINGS
     at = bag.span_of("encode")
-    said = bag.choice("encode", allowed)
-    if said is not None and encoding not in (None, said) and format is not None:
-        message = f"format {name} is {encoding}, but option 'encode' says {said}"
+    option = bag.choice("encode", allowed)
+    if option is not None and encoding not in (None, option) and format is not None:
+        message = f"format {name} is {encoding}, but option 'encode' says {option}"
         raise make("INVALID_OPTION", message=message, hint=f"write format = '{envelope}', or leave it out", span=at)
-    return _Chosen(envelope, said or encoding or "json")
+    return _Chosen(envelope, option or encoding or "json")
 
 
 def _reader(layout: Layout, encoding: str, bag: Bag) -> Reader:
@@ -131,7 +132,7 @@ def _reader(layout: Layout, encoding: str, bag: Bag) -> Reader:
 def _text_reader(layout: Layout, encoding: str, bag: Bag, times: Times, key: TextKeys) -> Reader:
     if encoding == "csv":
         reject_nested(layout, bag)
-        return CsvReader(layout, dialect_of(bag), times, key)
+        return CsvReader(layout, CsvOptions.take(bag), times, key)
     if encoding == "raw":
         reject_others(layout, bag)
         return RawReader(layout, key)
@@ -175,16 +176,16 @@ def _text_writer(layout: Layout, encoding: str, bag: Bag) -> Writer:
         reject_others(layout, bag)
         return RawWriter()
     reject_nested(layout, bag)
-    return CsvWriter(dialect_of(bag))
+    return CsvWriter(CsvOptions.take(bag))
 
 
 def _key_columns(layout: Layout, bag: Bag) -> tuple[str, ...]:
     """The option `key`, else the key of the layout."""
     at = bag.span_of("key")
-    said = bag.text("key")
-    if said is None:
+    option = bag.text("key")
+    if option is None:
         return layout.key
-    chosen = tuple(part.strip() for part in said.split(",") if part.strip())
+    chosen = tuple(part.strip() for part in option.split(",") if part.strip())
     known = {name.casefold(): name for name in names(layout.columns)}
     for name in chosen:
         if name.casefold() not in known:
@@ -199,14 +200,14 @@ def _key_writer(layout: Layout, columns: tuple[str, ...], bag: Bag, schemas: tup
     chosen = bag.choice("key_format", allowed, allowed[0])
     if not columns:
         return NoKeys()
-    places = tuple(names(layout.columns).index(name) for name in columns)
+    indexes = tuple(names(layout.columns).index(name) for name in columns)
     if chosen == "avro" and schemas is not None:
-        return AvroKeys(tuple(layout.columns[place] for place in places), places, *schemas)
+        return AvroKeys(tuple(layout.columns[index] for index in indexes), indexes, *schemas)
     if chosen == "json":
-        return JsonKeys(places)
-    if len(places) > 1:
+        return JsonKeys(indexes)
+    if len(indexes) > 1:
         raise _single_only(columns, at)
-    return RawKeys(places[0])
+    return RawKeys(indexes[0])
 
 
 def _single_only(columns: tuple[str, ...], at: Span | None) -> Error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
+from pydantic import Field
 
+from tidegate.core.option_models import ANY_TEXT, OptionModel
 from tidegate.core.options import Bag
 from tidegate.core.quoting import literal
 from tidegate.core.render import csv_column, text_cells
@@ -35,28 +37,17 @@ _TEXT = f"CAST({VALUE} AS STRING)"
 _PARSED = "__parsed"
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How fields are told apart."""
+class CsvOptions(OptionModel):
+    """How the fields of a line are separated."""
 
-    delimiter: str = ","
-    quote: str = '"'
-    escape: str = '"'
-    null_value: str = ""
-
-
-def dialect_of(bag: Bag) -> Dialect:
-    """Take the options of CSV out of the bag."""
-    return Dialect(
-        delimiter=bag.text("delimiter", ",") or ",",
-        quote=bag.text("quote", '"') or "",
-        escape=bag.text("escape", '"') or "",
-        null_value=bag.text("null_value", "") or "",
-    )
+    delimiter: str = Field(",", description="Character between fields.")
+    quote: Annotated[str, ANY_TEXT] = Field('"', description="Character around fields that contain the delimiter.")
+    escape: Annotated[str, ANY_TEXT] = Field('"', description="Character before a quote inside of a quoted field.")
+    null_value: Annotated[str, ANY_TEXT] = Field("", description="Text of NULL.")
 
 
 def reject_nested(layout: Layout, bag: Bag) -> None:
-    """A line has no place for arrays, maps and structs."""
+    """Reject arrays, maps and structs, which CSV cannot represent."""
     for column in layout.columns:
         if pa.types.is_nested(arrow_type(column.type)):
             message = f"format csv cannot hold column {column.name}, which is {column.type.upper()}"
@@ -65,10 +56,10 @@ def reject_nested(layout: Layout, bag: Bag) -> None:
 
 @dataclass(frozen=True)
 class CsvReader:
-    """Records that are lines, read by Spark's `from_csv`."""
+    """Reads lines with Spark's `from_csv`."""
 
     layout: Layout
-    dialect: Dialect
+    dialect: CsvOptions
     times: Times
     record_key: TextKeys
 
@@ -116,20 +107,21 @@ class CsvReader:
 
 @dataclass(frozen=True)
 class CsvWriter:
-    """Rows as lines without their end; text is quoted where it could be taken for something else."""
+    """Writes rows as lines without line ends; text is quoted where it would be ambiguous."""
 
-    dialect: Dialect
+    dialect: CsvOptions
 
     def rows(self, rows: pa.Table) -> list[bytes]:
         cells = [self._cells(column) for column in rows.columns]
         return [self.dialect.delimiter.join(line).encode() for line in zip(*cells, strict=True)]
 
     def _cells(self, column: pa.ChunkedArray) -> list[str]:
-        said = pa.chunked_array([csv_column(column)]) if not isinstance(column, pa.ChunkedArray) else csv_column(column)
-        shown = text_cells(said)
-        missing = said.is_null().to_pylist()
+        texts = csv_column(column)
+        texts = texts if isinstance(column, pa.ChunkedArray) else pa.chunked_array([texts])
+        missing = texts.is_null().to_pylist()
         return [
-            self.dialect.null_value if gone else self._quoted(cell) for gone, cell in zip(missing, shown, strict=True)
+            self.dialect.null_value if is_null else self._quoted(cell)
+            for is_null, cell in zip(missing, text_cells(texts), strict=True)
         ]
 
     def _quoted(self, cell: str) -> str:
@@ -146,18 +138,18 @@ _RAW_TEXT = f"CAST({VALUE} AS STRING)"
 
 
 def reject_others(layout: Layout, bag: Bag) -> None:
-    """Only one column of text or bytes can be a value as it is."""
+    """Require exactly one column, of text or bytes."""
     types = [arrow_type(column.type) for column in layout.columns]
     if len(types) == 1 and (pa.types.is_string(types[0]) or pa.types.is_binary(types[0])):
         return
-    found = ", ".join(f"{c.name} {c.type.upper()}" for c in layout.columns)
-    message = f"format raw needs exactly one column, of type STRING or BINARY, but {layout.relation} has ({found})"
+    columns = ", ".join(f"{c.name} {c.type.upper()}" for c in layout.columns)
+    message = f"format raw needs exactly one column, of type STRING or BINARY, but {layout.relation} has ({columns})"
     raise make("INVALID_OPTION", message=message, hint="write format = 'json', or declare one column", span=bag.span)
 
 
 @dataclass(frozen=True)
 class RawReader:
-    """Values that are a text or bytes."""
+    """Reads values as text or bytes."""
 
     layout: Layout
     record_key: TextKeys

@@ -54,7 +54,7 @@ class Aggregate(NeverLate):
         parts = self._partial.parts(rows)
         if begins and parts.groups.is_empty():
             parts = _zero(parts)
-        changes = None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state).changes(filed=True)
+        changes = None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state).changes(with_hash=True)
         return Delta(changes, errors, evicted=dropped)
 
     def _evict(self, clock: Clock, state: State) -> int:
@@ -80,8 +80,8 @@ def groups_content(plan: Plan, state: State) -> pl.DataFrame | None:
     if table is None:
         return None
     groups = table.scan().filter(pl.lit(plan.spec.scalar) | (pl.col(WEIGHT) > 0))
-    found = results(plan, groups, groups, lambda number: all_entries(number, plan, groups, state))
-    return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
+    rows = results(plan, groups, groups, lambda number: all_entries(number, plan, groups, state))
+    return rows.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
 
 
 def _zero(parts: Parts) -> Parts:

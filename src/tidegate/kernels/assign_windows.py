@@ -36,9 +36,9 @@ class AssignWindows:
         if inputs[0] is None:
             return Delta()
         rows = inputs[0].filter(pl.col(self._spec.window.time).is_not_null())
-        found = self._grid.windows(micros(rows[self._spec.window.time]).to_numpy())
-        each = rows[found.row].with_columns(pl.Series(START, found.start), pl.Series(END, found.end))
-        return Delta(_shown(self._spec, each))
+        windows = self._grid.windows(micros(rows[self._spec.window.time]).to_numpy())
+        each = rows[windows.row].with_columns(pl.Series(START, windows.start), pl.Series(END, windows.end))
+        return Delta(_output(self._spec, each))
 
     def content(self, state: State) -> pl.DataFrame | None:
         """None: past rows are not stored."""
@@ -67,7 +67,7 @@ class AssignSessions:
         before = self._points.in_sessions(self._points.with_key(table.groups(net[HASH]), keys))
         after = self._points.apply(before, self._points.with_key(net, keys)).select(before.columns)
         replace_points(before, after, table)
-        return Delta(_shown(self._spec, pl.concat([before.with_columns(-pl.col(WEIGHT)), after])))
+        return Delta(_output(self._spec, pl.concat([before.with_columns(-pl.col(WEIGHT)), after])))
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.find_table("points", None)
@@ -75,7 +75,7 @@ class AssignSessions:
             return None
         rows = table.scan()
         keys = rows.select(HASH, *self._spec.partition).unique()
-        return _shown(self._spec, self._points.in_sessions(self._points.with_key(rows, keys)))
+        return _output(self._spec, self._points.in_sessions(self._points.with_key(rows, keys)))
 
 
 def _without_time(window: WindowSpec, rows: pl.DataFrame) -> pl.Series | None:
@@ -83,7 +83,7 @@ def _without_time(window: WindowSpec, rows: pl.DataFrame) -> pl.Series | None:
     return (missing.cast(pl.Int8) * NO_TIME).cast(pl.Int8) if missing.any() else None
 
 
-def _shown(spec: AssignWindowsSpec, rows: pl.DataFrame) -> pl.DataFrame | None:
+def _output(spec: AssignWindowsSpec, rows: pl.DataFrame) -> pl.DataFrame | None:
     """Rows with the start and end of a window, consolidated."""
     window = spec.window
     dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")

@@ -12,7 +12,7 @@ from polars._typing import PolarsDataType
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.core.render import json_row, text
 from tidegate.kernels.api import RowError, Table
-from tidegate.kernels.state.sorting import Mask, Places, equal, spread
+from tidegate.kernels.state.sorting import Indexes, Mask, equal, spread
 
 
 def normal(dtype: pl.DataType, column: pl.Expr) -> pl.Expr:
@@ -47,33 +47,33 @@ def types_of(rows: pl.DataFrame, columns: Sequence[str]) -> dict[str, pl.DataTyp
     return {name: rows.schema[name] for name in columns}
 
 
-def consolidate(rows: pl.DataFrame, by: Sequence[str], kept: Sequence[str] = ()) -> pl.DataFrame:
-    """One row per `by` with the sum of its weights, without rows that cancel out. `kept` columns take their first
+def consolidate(rows: pl.DataFrame, by: Sequence[str], others: Sequence[str] = ()) -> pl.DataFrame:
+    """One row per `by` with the sum of its weights, without rows that cancel out. `others` take their first
     value."""
-    groups = rows.group_by(by).agg(pl.col(WEIGHT).sum(), *(pl.col(name).first() for name in kept))
+    groups = rows.group_by(by).agg(pl.col(WEIGHT).sum(), *(pl.col(name).first() for name in others))
     return groups.filter(pl.col(WEIGHT) != 0)
 
 
-def align(count: int, places: Places, rows: pl.DataFrame) -> pl.DataFrame:
-    """A frame of `count` rows with row j of `rows` at places[j], and NULL elsewhere."""
-    if len(places) == count and bool((places[1:] > places[:-1]).all()):
+def align(count: int, indexes: Indexes, rows: pl.DataFrame) -> pl.DataFrame:
+    """A frame of `count` rows with row j of `rows` at indexes[j], and NULL elsewhere."""
+    if len(indexes) == count and bool((indexes[1:] > indexes[:-1]).all()):
         return rows
     source = np.full(count, -1, dtype=np.int64)
-    source[places] = np.arange(len(places))
+    source[indexes] = np.arange(len(indexes))
     index = pl.Series(source)
     return rows.select(pl.all().gather(index.set(index < 0, None)))
 
 
-def find_rows(rows: pl.DataFrame, groups: pl.DataFrame, ident: Sequence[str], hash: str = HASH) -> Places:
+def find_rows(rows: pl.DataFrame, groups: pl.DataFrame, ident: Sequence[str], hash: str = HASH) -> Indexes:
     """For each row the index of the row of `groups` with the same hash and identity; -1 if there is none."""
     order = np.argsort(groups[hash].to_numpy(), kind="stable")
-    hashes, wanted = groups[hash].to_numpy()[order], rows[hash].to_numpy()
-    start = np.searchsorted(hashes, wanted, "left")
-    count = np.searchsorted(hashes, wanted, "right") - start
-    row, place = np.repeat(np.arange(len(wanted)), count), order[spread(start, count)]
-    same = equal(rows[row], groups[place], ident)
-    result = np.full(len(wanted), -1, dtype=np.intp)
-    result[row[same]] = place[same]
+    hashes, row_hashes = groups[hash].to_numpy()[order], rows[hash].to_numpy()
+    start = np.searchsorted(hashes, row_hashes, "left")
+    count = np.searchsorted(hashes, row_hashes, "right") - start
+    row, group = np.repeat(np.arange(len(row_hashes)), count), order[spread(start, count)]
+    same = equal(rows[row], groups[group], ident)
+    result = np.full(len(row_hashes), -1, dtype=np.intp)
+    result[row[same]] = group[same]
     return result
 
 
@@ -81,9 +81,9 @@ def diff(old: pl.DataFrame, had: Mask, new: pl.DataFrame, has: Mask) -> pl.DataF
     """The weighted changes from old to new rows, which are aligned; retractions first. `had` and `has`: which rows
     exist before and after."""
     differs = (had != has) | ~equal(old, new, new.columns)
-    gone = old.filter(pl.Series(had & differs)).with_columns(pl.lit(-1, pl.Int64).alias(WEIGHT))
-    come = new.filter(pl.Series(has & differs)).with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
-    return nonempty(pl.concat([gone, come]))
+    retracted = old.filter(pl.Series(had & differs)).with_columns(pl.lit(-1, pl.Int64).alias(WEIGHT))
+    inserted = new.filter(pl.Series(has & differs)).with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
+    return nonempty(pl.concat([retracted, inserted]))
 
 
 def nonempty(rows: pl.DataFrame) -> pl.DataFrame | None:
@@ -105,20 +105,20 @@ def _instance(dtype: PolarsDataType) -> pl.DataType:
 
 def add_weights(rows: pl.DataFrame, table: Table) -> tuple[pl.Series, pl.Series]:
     """Adds the weights of `rows` (each identity once) to the stored ones. Returns the weights before and after."""
-    places, found = table.match(rows)
-    old = align(rows.height, places, found.select(WEIGHT))[WEIGHT].fill_null(0)
+    indexes, stored = table.match(rows)
+    old = align(rows.height, indexes, stored.select(WEIGHT))[WEIGHT].fill_null(0)
     new = old + rows[WEIGHT]
     after = rows.with_columns(new.alias(WEIGHT))
     stays = pl.col(WEIGHT) != 0
     upserts = after.filter(stays)
-    table.write(upserts, after.filter(~stays, pl.Series(row_mask(rows.height, places))), upserts.height - len(places))
+    table.write(upserts, after.filter(~stays, pl.Series(row_mask(rows.height, indexes))), upserts.height - len(indexes))
     return old, new
 
 
-def row_mask(count: int, places: Places) -> Mask:
-    """A mask of `count` rows, True at `places`."""
+def row_mask(count: int, indexes: Indexes) -> Mask:
+    """A mask of `count` rows, True at `indexes`."""
     known = np.zeros(count, dtype=np.bool_)
-    known[places] = True
+    known[indexes] = True
     return known
 
 
@@ -126,16 +126,16 @@ def reject(
     relation: str, code: str, rows: pl.DataFrame, columns: Sequence[str], message: Callable[[Mapping[str, Any]], str]
 ) -> list[tuple[int, RowError]]:
     """One error per row, each with the row's position in the step; `message` makes the text for a row."""
-    found = []
+    errors = []
     for row in rows.sort(SEQ).iter_rows(named=True):
         row_text = json_row({name: row[name] for name in columns})
-        found.append((row[SEQ], RowError(relation, code, message(row), row_text)))
-    return found
+        errors.append((row[SEQ], RowError(relation, code, message(row), row_text)))
+    return errors
 
 
-def errors_in_order(found: Sequence[tuple[int, RowError]]) -> list[RowError]:
+def errors_in_order(errors: Sequence[tuple[int, RowError]]) -> list[RowError]:
     """The errors in the order in which their rows arrived."""
-    return [error for _, error in sorted(found, key=lambda item: item[0])]
+    return [error for _, error in sorted(errors, key=lambda item: item[0])]
 
 
 def describe_row(row: Mapping[str, Any], columns: Sequence[str]) -> str:

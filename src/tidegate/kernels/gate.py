@@ -58,11 +58,11 @@ class Gate:
         if table is None:
             return Delta()
         tick = self._ticks(clock)
-        leaving = self._let_go(table, clock, tick)
+        leaving = self._release_held(table, clock, tick)
         if rows is not None and rows.height:
-            goes = self._due(rows, clock, tick)
-            leaving.append(rows.filter(goes).select(*self._columns, WEIGHT))
-            self._hold(rows.filter(~goes), table)
+            due = self._due(rows, clock, tick)
+            leaving.append(rows.filter(due).select(*self._columns, WEIGHT))
+            self._hold(rows.filter(~due), table)
         released = consolidate(pl.concat(leaving), self._columns).sort(WEIGHT) if leaving else None
         return Delta(None if released is None else nonempty(released), timer_us=self._wake(table, clock))
 
@@ -73,24 +73,24 @@ class Gate:
         return state.table(_TABLE, types, self._columns, within=KEY)
 
     def _due(self, rows: pl.DataFrame, clock: Clock, tick: bool) -> pl.Series:
-        """Which rows are released now."""
+        """A mask of the rows that are released now."""
         if tick or not self.spec.release:
             return pl.repeat(tick, rows.height, dtype=pl.Boolean, eager=True)
         now = all_pass(self.spec.release, rows, clock.watermarks)
         return now if self.spec.every is None else now & ~all_pass(self.spec.release, rows, clock.previous_watermarks)
 
-    def _let_go(self, table: Table, clock: Clock, tick: bool) -> list[pl.DataFrame]:
+    def _release_held(self, table: Table, clock: Clock, tick: bool) -> list[pl.DataFrame]:
         """Held rows that may be released: all at a tick, else those stored below the watermark."""
         limit = None if tick else self._limit(table, clock.watermarks)
         if (limit is None and not tick) or not table.count:
             return []
         near = table.between(None, limit)
-        goes = self._due(near, clock, tick)
-        if goes.all():
+        due = self._due(near, clock, tick)
+        if due.all():
             table.evict_below(limit)
         else:
-            table.write(None, near.filter(goes), -int(goes.sum()))
-        return [near.filter(goes).select(*self._columns, WEIGHT)]
+            table.write(None, near.filter(due), -int(due.sum()))
+        return [near.filter(due).select(*self._columns, WEIGHT)]
 
     def _limit(self, table: Table, watermarks: Watermarks) -> int | None:
         if not self.spec.release:
@@ -102,11 +102,13 @@ class Gate:
         if rows.is_empty():
             return
         release = self.spec.release
-        filed = order_key(rows[release[0].column]) if release else pl.repeat(0, rows.height, dtype=pl.Int64, eager=True)
-        add_weights(rows.with_columns(rows[HASH].alias(KEY), filed.alias(HASH)), table)
+        order_keys = (
+            order_key(rows[release[0].column]) if release else pl.repeat(0, rows.height, dtype=pl.Int64, eager=True)
+        )
+        add_weights(rows.with_columns(rows[HASH].alias(KEY), order_keys.alias(HASH)), table)
 
     def _ticks(self, clock: Clock) -> bool:
-        """Whether a multiple of `every` was reached since the step before."""
+        """True if a multiple of `every` was reached since the previous step."""
         every = self.spec.every
         return (
             every is not None
@@ -123,12 +125,12 @@ def classify_late(spec: GateSpec, rows: pl.DataFrame, clock: Clock) -> pl.Series
     """Classifies the rows of a gate; a row without a time would be held forever."""
     late = all_pass(spec.late, rows, watermarks_for(clock, spec.delayed)) if spec.late else None
     missing = [rows[test.column].is_null() for test in spec.release] if spec.every is None else []
-    found = pl.repeat(OK, rows.height, dtype=pl.Int8, eager=True)
+    verdict = pl.repeat(OK, rows.height, dtype=pl.Int8, eager=True)
     if late is not None:
-        found = found.set(late, LATE)
+        verdict = verdict.set(late, LATE)
     for mask in missing:
-        found = found.set(mask, NO_TIME)
-    return found if (found != OK).any() else None
+        verdict = verdict.set(mask, NO_TIME)
+    return verdict if (verdict != OK).any() else None
 
 
 class GatedAggregate:
@@ -155,14 +157,14 @@ class GatedAggregate:
         return replace(inner, rows=outer.rows, timer_us=outer.timer_us)
 
     def content(self, state: State) -> pl.DataFrame | None:
-        """What was emitted: the current results without the held changes. Of evicted results only those are known that
+        """The emitted rows: the current results without the held changes. Of evicted results only those are known that
         a held correction retracts."""
         known, held = self._inner.content(state), self._gate.held_rows(state)
         if held is None:
             return known
-        taken = held.with_columns(-pl.col(WEIGHT))
-        parts = [taken] if known is None else [known.select(taken.columns), taken]
-        return consolidate(pl.concat(parts), taken.columns[:-1]).filter(pl.col(WEIGHT) > 0)
+        negated = held.with_columns(-pl.col(WEIGHT))
+        parts = [negated] if known is None else [known.select(negated.columns), negated]
+        return consolidate(pl.concat(parts), negated.columns[:-1]).filter(pl.col(WEIGHT) > 0)
 
 
 class EvictedGroups(Aggregate):
@@ -224,6 +226,6 @@ class EmitOnClose:
         return None
 
     def _results(self, closed: pl.DataFrame) -> pl.DataFrame | None:
-        there = closed.filter(pl.col(WEIGHT) > 0)
-        found = results(self._windows.plan, there, there, no_entries).select(self._columns)
-        return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT)) if found.height else None
+        present = closed.filter(pl.col(WEIGHT) > 0)
+        rows = results(self._windows.plan, present, present, no_entries).select(self._columns)
+        return rows.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT)) if rows.height else None

@@ -31,7 +31,7 @@ class GroupLimit:
     keys: tuple[str, ...]
     most: int
     window: tuple[str, ...] = ()
-    filed: Callable[[pl.Series], pl.Series] | None = None
+    window_key_of: Callable[[pl.Series], pl.Series] | None = None
 
     def admit(self, rows: pl.DataFrame, state: State) -> tuple[pl.DataFrame, list[RowError]]:
         """The partial results of groups within the limit, and an error for each other group."""
@@ -42,17 +42,17 @@ class GroupLimit:
         order = [*self.window, EARLIEST, *(name for name in self.keys if name not in self.window)]
         ranked = groups.with_columns(fresh.alias("__fresh"), live).with_row_index("__row")
         ranked = ranked.filter("__fresh").sort(order, nulls_last=False)
-        comes = pl.col(WEIGHT) > 0
-        rank = comes.cast(pl.Int64).cum_sum().over(self.window) if self.window else comes.cast(pl.Int64).cum_sum()
-        ranked = ranked.with_columns((comes & (rank + pl.col(_LIVE) <= self.most)).alias(_ROOM))
-        refused = ranked.filter(~pl.col(_ROOM))
+        inserted = pl.col(WEIGHT) > 0
+        rank = inserted.cast(pl.Int64).cum_sum().over(self.window) if self.window else inserted.cast(pl.Int64).cum_sum()
+        ranked = ranked.with_columns((inserted & (rank + pl.col(_LIVE) <= self.most)).alias(_ROOM))
+        rejected = ranked.filter(~pl.col(_ROOM))
         if self.window:
-            goes = stored & ((before + groups[WEIGHT]) == 0).to_numpy()
-            self._count(groups, ranked.filter(_ROOM)["__row"].to_numpy(), goes, live, state)
-        if refused.is_empty():
+            deleted = stored & ((before + groups[WEIGHT]) == 0).to_numpy()
+            self._count(groups, ranked.filter(_ROOM)["__row"].to_numpy(), deleted, live, state)
+        if rejected.is_empty():
             return rows, []
-        return rows.filter(pl.Series(find_rows(rows, refused, self.keys) < 0)), [
-            self._error(row) for row in refused.iter_rows(named=True)
+        return rows.filter(pl.Series(find_rows(rows, rejected, self.keys) < 0)), [
+            self._error(row) for row in rejected.iter_rows(named=True)
         ]
 
     def evict_below(self, limit: int | None, state: State) -> None:
@@ -71,8 +71,9 @@ class GroupLimit:
         table = state.find_table("groups", self.keys)
         if table is None:
             return np.zeros(groups.height, dtype=np.bool_), pl.repeat(0, groups.height, dtype=pl.Int64, eager=True)
-        places, found = table.match(groups)
-        return row_mask(groups.height, places), align(groups.height, places, found.select(WEIGHT))[WEIGHT].fill_null(0)
+        indexes, stored = table.match(groups)
+        weights = align(groups.height, indexes, stored.select(WEIGHT))[WEIGHT].fill_null(0)
+        return row_mask(groups.height, indexes), weights
 
     def _live(self, groups: pl.DataFrame, state: State) -> pl.Series:
         """For each group the number of existing groups that count against its limit."""
@@ -81,22 +82,22 @@ class GroupLimit:
             live = 0 if table is None else table.count
             return pl.repeat(live, groups.height, dtype=pl.Int64, eager=True).alias(_LIVE)
         counts = state.table("counts", {**types_of(groups, self.window), _LIVE: pl.Int64()}, self.window)
-        places, found = counts.match(self._windows(groups))
-        return align(groups.height, places, found.select(_LIVE))[_LIVE].fill_null(0)
+        indexes, stored = counts.match(self._windows(groups))
+        return align(groups.height, indexes, stored.select(_LIVE))[_LIVE].fill_null(0)
 
-    def _count(self, groups: pl.DataFrame, come: np.ndarray, goes: Mask, live: pl.Series, state: State) -> None:
+    def _count(self, groups: pl.DataFrame, new: np.ndarray, deleted: Mask, live: pl.Series, state: State) -> None:
         """Stores the number of groups of each window."""
         change = np.zeros(groups.height, dtype=np.int64)
-        change[come] += 1
-        change[goes] -= 1
+        change[new] += 1
+        change[deleted] -= 1
         moved = self._windows(groups).with_columns(pl.Series("__change", change), live)
         sums = moved.group_by(HASH, *self.window).agg(pl.col(_LIVE).first(), pl.col("__change").sum())
         sums = sums.filter(pl.col("__change") != 0).with_columns(pl.col(_LIVE) + pl.col("__change"))
         state.table("counts", {}, self.window).write(sums.drop("__change"))
 
     def _windows(self, groups: pl.DataFrame) -> pl.DataFrame:
-        assert self.filed is not None
-        return groups.select(self.filed(groups[HASH]).alias(HASH), *self.window)
+        assert self.window_key_of is not None
+        return groups.select(self.window_key_of(groups[HASH]).alias(HASH), *self.window)
 
     def _error(self, row: Mapping[str, Any]) -> RowError:
         text = json_row({name: row[name] for name in self.keys})
@@ -110,7 +111,7 @@ _ALL = "all_keys"
 @dataclass(frozen=True)
 class SessionLimit:
     """At most `most` keys with open sessions. Of the keys that are new in a step those with the earlier time are let
-    in, then the smaller ones. Keys that are there go on, and one whose sessions are all closed makes room."""
+    in, then the smaller ones. Existing keys stay admitted; a key whose sessions are all closed no longer counts."""
 
     partition: tuple[str, ...]
     most: int
@@ -127,9 +128,9 @@ class SessionLimit:
         keys = (
             new.group_by(KEY, *self.partition).agg(pl.col(TIME).min(), pl.col(WEIGHT).sum()).sort(TIME, *self.partition)
         )
-        refused = keys.slice(max(free, 0))
-        left = net.filter(~pl.col(KEY).is_in(refused[KEY].implode()))
-        return left, [self._error(row) for row in refused.rows(named=True)]
+        rejected = keys.slice(max(free, 0))
+        admitted = net.filter(~pl.col(KEY).is_in(rejected[KEY].implode()))
+        return admitted, [self._error(row) for row in rejected.rows(named=True)]
 
     def count(self, old: pl.DataFrame, after: pl.DataFrame, state: State) -> None:
         """Stores the number of keys."""
@@ -139,8 +140,8 @@ class SessionLimit:
             self._table(state).write(_row().with_columns(live))
 
     def _live(self, state: State) -> int:
-        found = self._table(state).lookup(_row())
-        return 0 if found.is_empty() else int(found[_LIVE][0])
+        stored = self._table(state).lookup(_row())
+        return 0 if stored.is_empty() else int(stored[_LIVE][0])
 
     def _table(self, state: State) -> Table:
         return state.table("live", {_ALL: pl.Int64(), _LIVE: pl.Int64()}, (_ALL,))

@@ -19,7 +19,7 @@ _IDENT = [_STEP, _NUMBER]
 
 class HoldBack(NeverLate):
     """Every row is stored with its arrival. Rows released in one step keep the order of arrival: those that have waited
-    get places below zero. They are stored in the order of the first test's column."""
+    get positions below zero. They are stored in the order of the first test's column."""
 
     def __init__(self, spec: HoldBackSpec) -> None:
         self._spec = spec
@@ -31,9 +31,9 @@ class HoldBack(NeverLate):
         free = self._freed(clock, state)
         if inputs[0] is not None and inputs[0].height:
             rows = inputs[0].sort(self._order(inputs[0]))
-            goes = self._goes(rows, clock.watermarks)
-            free.append(rows.filter(goes).select(self._out(rows)))
-            self._hold(rows.filter(~goes), clock, state)
+            released = self._released(rows, clock.watermarks)
+            free.append(rows.filter(released).select(self._out(rows)))
+            self._hold(rows.filter(~released), clock, state)
         return Delta(nonempty(pl.concat(free).sort(WEIGHT, maintain_order=True)) if free else None)
 
     def content(self, state: State) -> pl.DataFrame | None:
@@ -45,12 +45,12 @@ class HoldBack(NeverLate):
         table = state.find_table("held", _IDENT)
         return None if table is None else table.scan().select(*self._spec.columns, WEIGHT)
 
-    def _goes(self, rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
-        """Which rows pass every test; NULL passes."""
-        goes = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
+    def _released(self, rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
+        """A mask of the rows that pass every test; NULL passes."""
+        released = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
         for test in self._spec.tests:
-            goes = goes & (passes(test, rows, watermarks) | rows[test.column].is_null())
-        return goes
+            released = released & (passes(test, rows, watermarks) | rows[test.column].is_null())
+        return released
 
     def _freed(self, clock: Clock, state: State) -> list[pl.DataFrame]:
         """Held rows that the watermarks have reached, in the order of arrival."""
@@ -58,13 +58,13 @@ class HoldBack(NeverLate):
         if table is None or not table.count:
             return []
         near = table.between(None, self._limit(table, clock.watermarks))
-        goes = self._goes(near, clock.watermarks)
-        if not goes.any():
+        released = self._released(near, clock.watermarks)
+        if not released.any():
             return []
-        free = near.filter(goes)
+        free = near.filter(released)
         table.write(None, free, -free.height)
-        place = (pl.int_range(free.height, dtype=pl.Int64) - free.height).alias(SEQ)
-        ordered = free.sort(_IDENT).with_columns([place] if SEQ in free.columns else [])
+        position = (pl.int_range(free.height, dtype=pl.Int64) - free.height).alias(SEQ)
+        ordered = free.sort(_IDENT).with_columns([position] if SEQ in free.columns else [])
         return [ordered.select(self._out(free))]
 
     def _limit(self, table: Table, watermarks: Watermarks) -> int | None:
@@ -78,14 +78,14 @@ class HoldBack(NeverLate):
         if rows.is_empty():
             return
         column = rows[self._spec.tests[0].column]
-        filed = order_key(column).set(column.is_null(), -HIGHEST - 1)
-        kept = rows.with_columns(
-            filed.alias(HASH),
+        order_keys = order_key(column).set(column.is_null(), -HIGHEST - 1)
+        held = rows.with_columns(
+            order_keys.alias(HASH),
             pl.lit(clock.step, pl.Int64).alias(_STEP),
             pl.int_range(rows.height, dtype=pl.Int64).alias(_NUMBER),
         )
-        types = {name: kept.schema[name] for name in kept.columns if name != HASH}
-        state.table("held", types, _IDENT).write(kept, grown=kept.height)
+        types = {name: held.schema[name] for name in held.columns if name != HASH}
+        state.table("held", types, _IDENT).write(held, grown=held.height)
 
     def _out(self, rows: pl.DataFrame) -> list[str]:
         return [*self._spec.columns, WEIGHT, *([SEQ] if SEQ in rows.columns else [])]

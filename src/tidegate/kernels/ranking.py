@@ -1,4 +1,4 @@
-"""Places of weighted rows in their partition: ROW_NUMBER, RANK, DENSE_RANK, and which rows are in the top."""
+"""Indexes of weighted rows in their partition: ROW_NUMBER, RANK, DENSE_RANK, and which rows are in the top."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def sort_rows(rows: pl.DataFrame, partition: str, spec: TopNSpec) -> pl.DataFrame:
-    """Rows sorted by partition, the wanted order, and then all columns ascending with NULLs first."""
+    """Rows sorted by partition, the ORDER BY, and then all columns ascending with NULLs first."""
     named = {order.column for order in spec.order}
     ties = [name for name in spec.columns if name not in named]
     down = [False, *(order.descending for order in spec.order), *[False] * len(ties)]
@@ -42,8 +42,8 @@ class Ranking:
         result: Ints = total - total[self._head]
         return result
 
-    def places(self, weights: Ints) -> Ints:
-        """The place of each row (of its first copy), counted from 1, among rows that are there."""
+    def ranks(self, weights: Ints) -> Ints:
+        """The rank of each row (of its first copy), counted from 1, among rows with positive weight."""
         match self._spec.function:
             case "rank":
                 return self.before(weights)[self._first_of_ties()] + 1
@@ -52,14 +52,14 @@ class Ranking:
         return self.before(weights) + 1
 
     def top(self, weights: Ints) -> tuple[Ints, Ints]:
-        """For each row its first place in the top, and how many of its copies are there."""
+        """For each row its first rank in the top, and the number of its copies in the top."""
         low, high = self._spec.offset, self._spec.offset + self._spec.limit
-        places = self.places(weights)
+        ranks = self.ranks(weights)
         if self._spec.function != "row_number":
-            inside = (places > low) & (places <= high)
-            return places, np.where(inside, weights, 0)
-        first = np.maximum(places, low + 1)
-        return first, np.clip(np.minimum(places + weights, high + 1) - first, 0, None)
+            inside = (ranks > low) & (ranks <= high)
+            return ranks, np.where(inside, weights, 0)
+        first = np.maximum(ranks, low + 1)
+        return first, np.clip(np.minimum(ranks + weights, high + 1) - first, 0, None)
 
     def _first_of_ties(self) -> npt.NDArray[np.intp]:
         return np.maximum.accumulate(np.where(self._fresh, np.arange(len(self._fresh)), 0))
@@ -67,11 +67,11 @@ class Ranking:
     def _dense(self, weights: Ints) -> Ints:
         """Ties count once, and only if one of their rows is present."""
         tie = np.cumsum(self._fresh) - 1
-        there = np.zeros(int(tie[-1]) + 1 if len(tie) else 0, dtype=np.int64)
-        np.maximum.at(there, tie, (weights > 0).astype(np.int64))
-        upto = np.cumsum(there)[tie]
-        before = (np.cumsum(there) - there)[tie[self._head]]
-        result: Ints = upto - before
+        present = np.zeros(int(tie[-1]) + 1 if len(tie) else 0, dtype=np.int64)
+        np.maximum.at(present, tie, (weights > 0).astype(np.int64))
+        up_to = np.cumsum(present)[tie]
+        before = (np.cumsum(present) - present)[tie[self._head]]
+        result: Ints = up_to - before
         return result
 
 
@@ -89,18 +89,18 @@ def difference(rows: pl.DataFrame, ranking: Ranking, old: Ints, new: Ints, spec:
         out = rows.select(spec.columns).with_columns(pl.Series(WEIGHT, sides[1][2] - sides[0][2], dtype=pl.Int64))
         return nonempty(out.filter(pl.col(WEIGHT) != 0).sort(WEIGHT))
     apart = spec.function == "row_number"
-    places = pl.concat([_placed(sign, first, count, apart) for sign, first, count in sides])
-    changed = places.group_by("row", "place").agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0).sort(WEIGHT)
+    ranked = pl.concat([_ranked_rows(sign, first, count, apart) for sign, first, count in sides])
+    changed = ranked.group_by("row", "rank").agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0).sort(WEIGHT)
     out = rows[changed["row"].to_numpy()].select(spec.columns)
-    return nonempty(out.with_columns(changed["place"].cast(pl.Int32).alias(spec.rank), changed[WEIGHT]))
+    return nonempty(out.with_columns(changed["rank"].cast(pl.Int32).alias(spec.rank), changed[WEIGHT]))
 
 
-def _placed(sign: int, first: Ints, count: Ints, apart: bool) -> pl.DataFrame:
-    """The rows of the top with their places; copies of a row have places of their own if `apart`."""
+def _ranked_rows(sign: int, first: Ints, count: Ints, apart: bool) -> pl.DataFrame:
+    """The rows of the top with their ranks; each copy of a row has its own rank if `apart`."""
     rows = np.flatnonzero(count > 0)
     if apart:
-        number, place = np.repeat(rows, count[rows]), spread(first[rows], count[rows])
+        number, rank = np.repeat(rows, count[rows]), spread(first[rows], count[rows])
         weight = np.full(len(number), sign, dtype=np.int64)
     else:
-        number, place, weight = rows, first[rows], sign * count[rows]
-    return pl.DataFrame({"row": number, "place": place, WEIGHT: weight})
+        number, rank, weight = rows, first[rows], sign * count[rows]
+    return pl.DataFrame({"row": number, "rank": rank, WEIGHT: weight})

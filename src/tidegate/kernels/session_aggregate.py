@@ -51,13 +51,13 @@ def with_arrivals(spec: AggregateSpec, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with the columns that the calls of `by_row` need."""
     columns: list[pl.Expr] = []
     for number, call in enumerate(spec.calls):
-        made = _by_row(number, call)
-        if made is not call:
+        by_row = _by_row(number, call)
+        if by_row is not call:
             counts = pl.col(call.filter) if call.filter else pl.lit(True)
             required = [pl.col(name).is_not_null() for name in aggregates.function(call).required]
-            columns.append(pl.all_horizontal(counts, *required).alias(str(made.filter)))
-            mixed = pl.col(aggregates.hash_name(call.args)) ^ (pl.col(made.args[1]) * MIX)
-            columns.append(mixed.alias(aggregates.hash_name(made.args)))
+            columns.append(pl.all_horizontal(counts, *required).alias(str(by_row.filter)))
+            mixed = pl.col(aggregates.hash_name(call.args)) ^ (pl.col(by_row.args[1]) * MIX)
+            columns.append(mixed.alias(aggregates.hash_name(by_row.args)))
     return rows.with_columns(columns)
 
 
@@ -93,7 +93,7 @@ class SessionAggregate:
         self._dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
 
     def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
-        """Lateness depends on the existing sessions, so only NULL times are found here."""
+        """Lateness depends on the existing sessions, so only NULL times are rejected here."""
         missing = rows[self._spec.window.time].is_null()
         return (missing.cast(pl.Int8) * (NO_TIME - OK) + OK).cast(pl.Int8) if missing.any() else None
 
@@ -110,19 +110,19 @@ class SessionAggregate:
         net = None if rows is None or rows.is_empty() else self._points.net(rows, clock)
         if net is None and due.is_empty():
             return Delta()
-        return self._turned(net, due, watermark, clock, state)
+        return self._step_keys(net, due, watermark, clock, state)
 
     def content(self, state: State) -> pl.DataFrame | None:
         """The results of the open sessions; closed ones are evicted."""
-        found, ends = groups_content(self._plan, state), self._extents.ends(state)
-        if found is None or ends is None:
+        groups, ends = groups_content(self._plan, state), self._extents.ends(state)
+        if groups is None or ends is None:
             return None
         keys = self._aggregate.keys
         window = self._spec.window
         known = ends.select(*self._partition, self._time(START, window.start), self._time(END, window.end))
-        return self._shaped(found.join(known, on=keys, nulls_equal=True))
+        return self._shaped(groups.join(known, on=keys, nulls_equal=True))
 
-    def _turned(self, net: pl.DataFrame | None, due: pl.Series, watermark: int, clock: Clock, state: State) -> Delta:
+    def _step_keys(self, net: pl.DataFrame | None, due: pl.Series, watermark: int, clock: Clock, state: State) -> Delta:
         """The step of the keys that have rows or sessions that close."""
         table = self._table(net, state)
         stored = table.groups(due if net is None else pl.concat([net[HASH], due]))
@@ -132,13 +132,13 @@ class SessionAggregate:
         closed = self._extents.close(old.filter(over), keys[HASH].unique(), watermark, state)
         before = old.filter(~over)
         net = self._points.with_key(stored.clear() if net is None else net, keys)
-        refused = self._refused(net, before, self._points.with_key(closed, keys))
-        taken, errors = net.filter(~refused), list[RowError]()
+        late_rows = self._late_rows(net, before, self._points.with_key(closed, keys))
+        accepted, errors = net.filter(~late_rows), list[RowError]()
         if self._room is not None:
-            taken, errors = self._room.admit(taken, old, before, state)
-        after = self._points.apply(before, taken)
+            accepted, errors = self._room.admit(accepted, old, before, state)
+        after = self._points.apply(before, accepted)
         alone = self._alone(after, watermark)
-        late = [net.filter(refused), after.filter(alone)]
+        late = [net.filter(late_rows), after.filter(alone)]
         after = after.filter(~alone)
         replace_points(old, after.select(old.columns), table)
         self._extents.move(before, after, state)
@@ -149,14 +149,14 @@ class SessionAggregate:
         return Delta(changes, errors, self._late(late), evicted=dropped)
 
     def _table(self, net: pl.DataFrame | None, state: State) -> Table:
-        """The points that are kept. Without rows there is something due, so something is stored."""
+        """The stored points. Without new rows, a session is due, so that something is stored."""
         if net is not None:
             return points_table(net, state)
         table = state.find_table("points", None)
         assert table is not None
         return table
 
-    def _refused(self, net: pl.DataFrame, before: pl.DataFrame, closed: pl.DataFrame) -> pl.Series:
+    def _late_rows(self, net: pl.DataFrame, before: pl.DataFrame, closed: pl.DataFrame) -> pl.Series:
         """Rows that would reopen a closed session, and retractions of rows that are not stored any more."""
         gap = self._spec.window.size.micros
         near = net.with_row_index("__row").select("__row", KEY, TIME).join(closed.select(KEY, START, END), on=KEY)
@@ -166,7 +166,7 @@ class SessionAggregate:
         return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode())
 
     def _alone(self, after: pl.DataFrame, watermark: int) -> pl.Series:
-        """Which points are in a session that is closed on arrival."""
+        """A mask of the points in a session that is closed on arrival."""
         joins = pl.col(KNOWN).any().over(KEY, START)
         return after.select((pl.col(END) + self._spec.lateness <= watermark) & ~joins).to_series()
 
@@ -175,10 +175,10 @@ class SessionAggregate:
         groups = state.find_table("groups", self._aggregate.keys)
         if groups is None or over.is_empty():
             return 0
-        gone = self._sessions(over).drop(self._spec.window.end)
-        groups.write(None, gone, -gone.height)
-        evict_values(self._plan, gone, state)
-        return gone.height
+        evicted = self._sessions(over).drop(self._spec.window.end)
+        groups.write(None, evicted, -evicted.height)
+        evict_values(self._plan, evicted, state)
+        return evicted.height
 
     def _changes(self, before: pl.DataFrame, after: pl.DataFrame, clock: Clock, state: State) -> pl.DataFrame | None:
         shape = [name for name in before.columns if name not in (TIME, KEY, END)]
@@ -187,31 +187,31 @@ class SessionAggregate:
         moved = both.group_by(by).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
         if moved.is_empty():
             return None
-        parts = self._partial.parts(with_arrivals(self._aggregate, self._filed(moved)))
+        parts = self._partial.parts(with_arrivals(self._aggregate, self._with_order_key(moved)))
         ends = [self._ends(parts.groups, points) for points in (before, after)]
-        changes = GroupStep(self._plan, parts, clock, state).changes(filed=True, beside=(ends[0], ends[1]))
+        changes = GroupStep(self._plan, parts, clock, state).changes(with_hash=True, extra=(ends[0], ends[1]))
         return None if changes is None else self._shaped(changes)
 
     def _ends(self, groups: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
         """The end of the session of each group."""
         sessions = self._sessions(points)
-        places = find_rows(sessions, groups, self._aggregate.keys)
-        mine = places >= 0
-        return align(groups.height, places[mine], sessions.filter(pl.Series(mine)).select(self._spec.window.end))
+        indexes = find_rows(sessions, groups, self._aggregate.keys)
+        mine = indexes >= 0
+        return align(groups.height, indexes[mine], sessions.filter(pl.Series(mine)).select(self._spec.window.end))
 
     def _sessions(self, points: pl.DataFrame) -> pl.DataFrame:
-        each = self._filed(self._extents.each(points))
+        each = self._with_order_key(self._extents.each(points))
         return each.select(HASH, *self._aggregate.keys, self._time(END, self._spec.window.end))
 
-    def _filed(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _with_order_key(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows with the start column of their session, hashed by key and start."""
         start = rows[START].cast(self._dtype).alias(self._spec.window.start)
         return rows.with_columns(mix_hashes(rows[HASH], rows[START]), start)
 
     def _shaped(self, rows: pl.DataFrame) -> pl.DataFrame:
         calls = [call.out for call in self._aggregate.calls]
-        filed = [HASH] if HASH in rows.columns else []
-        return rows.select(*self._spec.aggregate.keys, *calls, *filed, WEIGHT)
+        hashes = [HASH] if HASH in rows.columns else []
+        return rows.select(*self._spec.aggregate.keys, *calls, *hashes, WEIGHT)
 
     def _time(self, column: str, name: str) -> pl.Expr:
         return pl.col(column).cast(self._dtype).alias(name)
@@ -223,5 +223,5 @@ class SessionAggregate:
         watermark = None if self._spec.watermark is None else watermarks.get(self._spec.watermark)
         if watermark == INFINITE:
             return _ALWAYS
-        found = watermark_micros(watermark, self._spec.window.type == "date")
-        return _NEVER if found is None else found
+        micros = watermark_micros(watermark, self._spec.window.type == "date")
+        return _NEVER if micros is None else micros

@@ -13,13 +13,13 @@ import polars as pl
 from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.kernels.api import Clock, State, Table
 from tidegate.kernels.frames import consolidate, find_rows, normalise, row_mask, types_of
-from tidegate.kernels.state.sorting import Places, equal
+from tidegate.kernels.state.sorting import Indexes, equal
 from tidegate.kernels.watermarks import micros
 
 TIME, KEY, START, END, KNOWN = "__t", "__key", "__start", "__end", "__known"
 FIRST_AT, LAST_AT = "__first_at", "__last_at"
 MIX = 0x9E3779B97F4A7C15 - (1 << 64)
-_PLACES = 1 << 32
+_POSITIONS_PER_STEP = 1 << 32
 _OWN = frozenset({WEIGHT, SEQ, TIME, KEY, START, END, KNOWN, FIRST_AT, LAST_AT})
 
 
@@ -41,8 +41,8 @@ class SessionPoints:
     def net(self, rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         """Combined rows as one per identity, with its time and arrival."""
         if self.ordered:
-            came = (pl.lit(clock.step, pl.Int64) * _PLACES + pl.col(SEQ)).filter(pl.col(WEIGHT) > 0)
-            when = [came.min().alias(FIRST_AT), came.max().alias(LAST_AT)]
+            arrival = (pl.lit(clock.step, pl.Int64) * _POSITIONS_PER_STEP + pl.col(SEQ)).filter(pl.col(WEIGHT) > 0)
+            when = [arrival.min().alias(FIRST_AT), arrival.max().alias(LAST_AT)]
             sums = [pl.col(WEIGHT).sum(), pl.col(_others(rows)).first(), *when]
             rows = rows.group_by(columns_of(rows)).agg(sums).filter(pl.col(WEIGHT) != 0)
         else:
@@ -67,11 +67,14 @@ class SessionPoints:
             pl.Series(END, time[last][session] + self.gap, dtype=pl.Int64),
         )
 
-    def apply(self, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-        """The points after `rows` have been added to those `kept`, in their sessions. `__known`: was there before."""
+    def apply(self, stored: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+        """The points after the changes `rows` of the points `stored`, in their sessions. `__known`: existed before."""
         shape = [*rows.columns, KNOWN]
         both = pl.concat(
-            [kept.with_columns(pl.lit(True).alias(KNOWN)).select(shape), rows.with_columns(pl.lit(False).alias(KNOWN))]
+            [
+                stored.with_columns(pl.lit(True).alias(KNOWN)).select(shape),
+                rows.with_columns(pl.lit(False).alias(KNOWN)),
+            ]
         )
         ident = [KEY, *columns_of(rows)]
         others = [name for name in rows.columns if name not in (*ident, WEIGHT, FIRST_AT, LAST_AT)]
@@ -95,7 +98,7 @@ def points_table(rows: pl.DataFrame, state: State) -> Table:
     return state.table("points", types, columns_of(rows), within=TIME)
 
 
-def same_points(rows: pl.DataFrame, points: pl.DataFrame) -> Places:
+def same_points(rows: pl.DataFrame, points: pl.DataFrame) -> Indexes:
     """For each row the number of the point that is the same row; -1 if there is none."""
     one, other = (part.with_columns(mix_hashes(part[HASH], part[TIME]).alias(HASH)) for part in (rows, points))
     return find_rows(one, other, columns_of(rows))
@@ -108,17 +111,17 @@ def mix_hashes(hashes: pl.Series, numbers: pl.Series) -> pl.Series:
 
 def replace_points(before: pl.DataFrame, after: pl.DataFrame, table: Table) -> None:
     """The stored points `before` become those of `after`."""
-    places = same_points(after, before)
-    known = pl.Series(places >= 0)
+    indexes = same_points(after, before)
+    known = pl.Series(indexes >= 0)
     counted = [name for name in (WEIGHT, FIRST_AT, LAST_AT) if name in after.columns]
-    moved = ~equal(before[places[places >= 0]], after.filter(known), counted)
-    gone = before.filter(pl.Series(~row_mask(before.height, places[places >= 0])))
+    moved = ~equal(before[indexes[indexes >= 0]], after.filter(known), counted)
+    removed = before.filter(pl.Series(~row_mask(before.height, indexes[indexes >= 0])))
     upserts = pl.concat([after.filter(~known), after.filter(known).filter(pl.Series(moved))])
-    table.write(upserts, gone, after.height - before.height)
+    table.write(upserts, removed, after.height - before.height)
 
 
 def _others(rows: pl.DataFrame) -> list[str]:
-    """The hashes that go along."""
+    """The other hash columns."""
     return [name for name in rows.columns if _internal(name) and name not in (WEIGHT, SEQ, TIME)]
 
 
@@ -146,10 +149,10 @@ class Extents:
     def move(self, before: pl.DataFrame, after: pl.DataFrame, state: State) -> None:
         """The open sessions `before` become those of `after` (both frames of points)."""
         old, new = self.each(before), self.each(after)
-        gone = old.join(new, on=new.columns, how="anti", nulls_equal=True)
-        come = new.join(old, on=new.columns, how="anti", nulls_equal=True)
+        removed = old.join(new, on=new.columns, how="anti", nulls_equal=True)
+        added = new.join(old, on=new.columns, how="anti", nulls_equal=True)
         table = self._by_time("open", new, state)
-        table.write(self._filed(come, 0), self._filed(gone, 0), come.height - gone.height)
+        table.write(self._with_order_key(added, 0), self._with_order_key(removed, 0), added.height - removed.height)
 
     def close(self, over: pl.DataFrame, hashes: pl.Series, watermark: int, state: State) -> pl.DataFrame:
         """Stores the sessions `over` as closed. Returns all closed sessions stored for keys with these hashes."""
@@ -157,7 +160,7 @@ class Extents:
         closed = state.table("closed", types_of(each, self._ident), self._ident)
         known = closed.groups(hashes)
         closed.write(each, grown=each.height)
-        self._by_time("closed_by_time", each, state).write(self._filed(each, self._gap), grown=each.height)
+        self._by_time("closed_by_time", each, state).write(self._with_order_key(each, self._gap), grown=each.height)
         both = pl.concat([known.select(each.columns), each])
         return both.filter(pl.col(END) + self._lateness + self._gap > watermark)
 
@@ -183,7 +186,7 @@ class Extents:
     def _by_time(self, name: str, sessions: pl.DataFrame, state: State) -> Table:
         return state.table(name, types_of(sessions, self._ident), self._ident, within=_KEY_HASH)
 
-    def _filed(self, sessions: pl.DataFrame, later: int) -> pl.DataFrame:
+    def _with_order_key(self, sessions: pl.DataFrame, later: int) -> pl.DataFrame:
         """Sessions with the time at which they close, or are evicted, as their order key."""
-        filed = pl.col(END) + self._lateness + later
-        return sessions.with_columns(pl.col(HASH).alias(_KEY_HASH), filed.alias(HASH))
+        order_key = pl.col(END) + self._lateness + later
+        return sessions.with_columns(pl.col(HASH).alias(_KEY_HASH), order_key.alias(HASH))

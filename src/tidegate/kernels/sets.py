@@ -81,22 +81,22 @@ class SetOp(NeverLate):
         return consolidate(normalise(rows, self._ident), [HASH, *self._ident])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        given = [
+        changes = [
             (side, self.combine(port, rows))
             for port, (side, rows) in enumerate(zip(_SIDES, inputs, strict=True))
             if rows is not None
         ]
-        if not given:
+        if not changes:
             return Delta()
-        rows = self._beside(given)
+        rows = self._both_sides(changes)
         table = state.table("rows", {**types_of(rows, self._ident), **dict.fromkeys(_SIDES, pl.Int64())}, self._ident)
-        places, found = table.match(rows)
-        old = align(rows.height, places, found.select(_SIDES)).with_columns(pl.all().fill_null(0))
+        indexes, stored = table.match(rows)
+        old = align(rows.height, indexes, stored.select(_SIDES)).with_columns(pl.all().fill_null(0))
         new = pl.DataFrame([old[side] + rows[side] for side in _SIDES])
         after = rows.select(HASH, *self._ident).with_columns(new)
         stays = pl.any_horizontal(pl.col(_SIDES) != 0)
         upserts = after.filter(stays)
-        table.write(upserts, after.filter(~stays), upserts.height - len(places))
+        table.write(upserts, after.filter(~stays), upserts.height - len(indexes))
         return Delta(self._difference(rows, old, new))
 
     def content(self, state: State) -> pl.DataFrame | None:
@@ -107,10 +107,11 @@ class SetOp(NeverLate):
         weight = self._rule(*(rows[side] for side in _SIDES))
         return rows.select(self._ident).with_columns(weight.alias(WEIGHT)).filter(pl.col(WEIGHT) != 0)
 
-    def _beside(self, given: Sequence[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+    def _both_sides(self, changes: Sequence[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
         """Changes of both sides as one row per identity with two weights."""
         tagged = [
-            rows.with_columns((pl.col(WEIGHT) * (side == name)).alias(side) for side in _SIDES) for name, rows in given
+            rows.with_columns((pl.col(WEIGHT) * (side == name)).alias(side) for side in _SIDES)
+            for name, rows in changes
         ]
         return pl.concat(tagged).group_by(HASH, *self._ident).agg(pl.col(_SIDES).sum())
 

@@ -42,24 +42,24 @@ class Lateness:
         return rows.with_columns(eviction_order(rows[self._by_key[0].column], rows[HASH])) if self._by_key else rows
 
     def below(self, rows: pl.DataFrame, watermarks: Watermarks, tests: Sequence[WatermarkTest] | None = None) -> Mask:
-        """Which rows are below any watermark."""
-        found = np.zeros(rows.height, dtype=np.bool_)
+        """A mask of the rows below any watermark."""
+        below = np.zeros(rows.height, dtype=np.bool_)
         for test in self._spec.lateness if tests is None else tests:
-            found |= passes(test, rows, watermarks).to_numpy()
-        return found
+            below |= passes(test, rows, watermarks).to_numpy()
+        return below
 
     def split_late(
         self, rows: pl.DataFrame, table: Table, watermarks: Watermarks
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """The changes that are in time, and the late ones. A row written in this step is above all watermarks, so the
         row stored before the step decides for all changes of its key."""
-        places, found = table.match(rows)
-        frozen = row_mask(rows.height, places[self.below(found, watermarks)])
+        indexes, stored = table.match(rows)
+        frozen = row_mask(rows.height, indexes[self.below(stored, watermarks)])
         inserts, dated = (rows[WEIGHT] > 0).to_numpy(), self.below(rows, watermarks, self._by_key)
         late = frozen | dated | (inserts & self.below(rows, watermarks))
         if not late.any():
             return rows, None
-        old = align(rows.height, places, found.select(self._columns))
+        old = align(rows.height, indexes, stored.select(self._columns))
         as_stored = frozen & ~inserts & ~dated
         parts = [old.with_columns(rows[WEIGHT]).filter(pl.Series(as_stored))]
         parts.append(rows.select(*self._columns, WEIGHT).filter(pl.Series(late & ~as_stored)))
@@ -136,11 +136,11 @@ class KeyedTable(NeverLate):
 
     def _replaced(self, rows: pl.DataFrame, state: State) -> pl.DataFrame | None:
         table = state.table("rows", types_of(rows, self._columns), self._key)
-        places, found = table.match(rows)
-        old, new = align(rows.height, places, found).select(self._columns), rows.select(self._columns)
-        had, has = row_mask(rows.height, places), (rows[WEIGHT] > 0).to_numpy()
-        gone = rows.filter(pl.Series(had & ~has))
-        table.write(rows.filter(pl.Series(has)), gone, int((has & ~had).sum()) - gone.height)
+        indexes, stored = table.match(rows)
+        old, new = align(rows.height, indexes, stored).select(self._columns), rows.select(self._columns)
+        had, has = row_mask(rows.height, indexes), (rows[WEIGHT] > 0).to_numpy()
+        deleted = rows.filter(pl.Series(had & ~has))
+        table.write(rows.filter(pl.Series(has)), deleted, int((has & ~had).sum()) - deleted.height)
         return diff(old, had, new, has)
 
 
@@ -168,11 +168,11 @@ class AppendOnlyTable(KeyedTable):
         return Delta(changes, errors_in_order(errors), nonempty(late), evicted=dropped)
 
     def _fresh(self, inserts: pl.DataFrame, state: State) -> pl.Series:
-        """Which rows are the first of their key; these are stored."""
+        """A mask of the rows that are the first of their key; these are stored."""
         table = state.table("rows", types_of(inserts, self._columns), self._key)
-        places, _ = table.match(inserts)
+        indexes, _ = table.match(inserts)
         first = inserts.select(pl.struct(HASH, *self._key).is_first_distinct()).to_series()
-        fresh = first & pl.Series(~row_mask(inserts.height, places))
+        fresh = first & pl.Series(~row_mask(inserts.height, indexes))
         table.write(inserts.filter(fresh), grown=int(fresh.sum()))
         return fresh
 
@@ -199,13 +199,13 @@ class BagTable(NeverLate):
         rows = self.combine(0, inputs[0])
         each = rows.group_by(HASH, *self._columns).agg(pl.col(WEIGHT).sum())
         table = state.table("rows", {**types_of(rows, self._columns), WEIGHT: pl.Int64()}, self._columns)
-        refused = _refused(rows.with_columns(self._balance(rows, each, table)))
-        if refused.height:
-            each = pl.concat([each, refused.select(each.columns).with_columns(-pl.col(WEIGHT))])
+        rejected = _rejected(rows.with_columns(self._balance(rows, each, table)))
+        if rejected.height:
+            each = pl.concat([each, rejected.select(each.columns).with_columns(-pl.col(WEIGHT))])
             each = each.group_by(HASH, *self._columns).agg(pl.col(WEIGHT).sum())
         changed = each.filter(pl.col(WEIGHT) != 0)
         add_weights(changed, table)
-        errors = reject(self._spec.relation, "ROW_NOT_FOUND", refused, self._columns, self._not_there)
+        errors = reject(self._spec.relation, "ROW_NOT_FOUND", rejected, self._columns, self._not_found)
         return Delta(nonempty(changed.select(*self._columns, WEIGHT).sort(WEIGHT)), errors_in_order(errors))
 
     def content(self, state: State) -> pl.DataFrame | None:
@@ -213,13 +213,13 @@ class BagTable(NeverLate):
         return None if table is None else table.scan().select(*self._columns, WEIGHT)
 
     def _balance(self, rows: pl.DataFrame, each: pl.DataFrame, table: Table) -> list[pl.Series]:
-        """For each row the number of its identity and how often that was there before the step."""
-        places, found = table.match(each)
-        old = align(each.height, places, found.select(WEIGHT))[WEIGHT].fill_null(0).to_numpy()
+        """For each row the number of its identity, and the weight of that before the step."""
+        indexes, stored = table.match(each)
+        old = align(each.height, indexes, stored.select(WEIGHT))[WEIGHT].fill_null(0).to_numpy()
         number = find_rows(rows, each, self._columns)
         return [pl.Series(_IDENTITY, number, dtype=pl.Int64), pl.Series(_BEFORE, old[number])]
 
-    def _not_there(self, row: Mapping[str, object]) -> str:
+    def _not_found(self, row: Mapping[str, object]) -> str:
         return f"{self._spec.relation} has no such row to delete."
 
 
@@ -251,7 +251,7 @@ class AppendOnlyBag(NeverLate):
         return f"{self._spec.relation} is append-only: rows cannot be deleted."
 
 
-def _refused(rows: pl.DataFrame) -> pl.DataFrame:
+def _rejected(rows: pl.DataFrame) -> pl.DataFrame:
     """Deletes of missing rows. In order of arrival a row's balance may not fall below zero: each time it would reach a
     new low, a delete is rejected."""
     if (rows[WEIGHT] > 0).all():

@@ -13,7 +13,7 @@ from tidegate.kernels.frames import add_weights, consolidate, nonempty, normalis
 
 _SINCE, _UNTIL, _KEY = "__since", "__until", "__k"
 _ALWAYS, _FOREVER = -(1 << 62), 1 << 62
-_TO_COME, _THERE = ("to_come", _SINCE), ("there", _UNTIL)
+_FUTURE, _CURRENT = ("to_come", _SINCE), ("there", _UNTIL)
 
 
 class TemporalFilter(NeverLate):
@@ -30,16 +30,16 @@ class TemporalFilter(NeverLate):
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         now = clock.time_us
-        gone, come = (self._due(*table, now, state) for table in (_THERE, _TO_COME))
+        leaving, entering = (self._due(*table, now, state) for table in (_CURRENT, _FUTURE))
         if inputs[0] is not None and inputs[0].height:
             rows = self._bounded(self.combine(0, inputs[0]))
-            self._keep(rows.filter(pl.col(_SINCE) > now, pl.col(_SINCE) < pl.col(_UNTIL)), *_TO_COME, state)
-            come.append(rows.filter(pl.col(_SINCE) <= now))
-        come = [rows.filter(pl.col(_UNTIL) > now) for rows in come]
-        if come:
-            self._keep(consolidate(pl.concat(come, how="diagonal"), self._ident, [HASH]), *_THERE, state)
-        parts = [rows.select(*self._spec.columns, WEIGHT) for rows in come]
-        parts += [rows.select(*self._spec.columns, -pl.col(WEIGHT)) for rows in gone]
+            self._keep(rows.filter(pl.col(_SINCE) > now, pl.col(_SINCE) < pl.col(_UNTIL)), *_FUTURE, state)
+            entering.append(rows.filter(pl.col(_SINCE) <= now))
+        entering = [rows.filter(pl.col(_UNTIL) > now) for rows in entering]
+        if entering:
+            self._keep(consolidate(pl.concat(entering, how="diagonal"), self._ident, [HASH]), *_CURRENT, state)
+        parts = [rows.select(*self._spec.columns, WEIGHT) for rows in entering]
+        parts += [rows.select(*self._spec.columns, -pl.col(WEIGHT)) for rows in leaving]
         changes = consolidate(pl.concat(parts), self._spec.columns).sort(WEIGHT) if parts else None
         return Delta(None if changes is None else nonempty(changes), timer_us=self._wake(state))
 
@@ -58,8 +58,8 @@ class TemporalFilter(NeverLate):
             (pl.lit(_FOREVER) if until is None else pl.col(until).fill_null(_FOREVER)).cast(pl.Int64).alias(_UNTIL),
         )
 
-    def _due(self, name: str, filed: str, now: int, state: State) -> list[pl.DataFrame]:
-        """The rows of a table whose time has come; they are kept there no more."""
+    def _due(self, name: str, order_column: str, now: int, state: State) -> list[pl.DataFrame]:
+        """Remove and return the rows of a table whose time has come."""
         table = state.find_table(name, self._ident)
         if table is None or (low := table.lowest()) is None or low > now:
             return []
@@ -67,14 +67,16 @@ class TemporalFilter(NeverLate):
         table.evict_below(now + 1)
         return [rows]
 
-    def _keep(self, rows: pl.DataFrame, name: str, filed: str, state: State) -> None:
+    def _keep(self, rows: pl.DataFrame, name: str, order_column: str, state: State) -> None:
         if rows.height:
             types = {**types_of(rows, self._ident), WEIGHT: pl.Int64()}
             table = state.table(name, types, self._ident, within=_KEY)
-            add_weights(rows.with_columns(rows[HASH].alias(_KEY), rows[filed].alias(HASH)), table)
+            add_weights(rows.with_columns(rows[HASH].alias(_KEY), rows[order_column].alias(HASH)), table)
 
     def _wake(self, state: State) -> int | None:
         """The time at which the next row begins or ends."""
-        tables = [table for name, _ in (_THERE, _TO_COME) if (table := state.find_table(name, self._ident)) is not None]
+        tables = [
+            table for name, _ in (_CURRENT, _FUTURE) if (table := state.find_table(name, self._ident)) is not None
+        ]
         times = [low for table in tables if table.count and (low := table.lowest()) is not None]
         return min((time for time in times if time < _FOREVER), default=None)

@@ -1,7 +1,7 @@
-"""ORDER BY ... LIMIT and ROW_NUMBER() <= n: the first rows of each partition, kept up to date.
+"""ORDER BY ... LIMIT and ROW_NUMBER() <= n: the first rows of each partition, maintained incrementally.
 
-Of each partition a *window* of its best rows is kept, somewhat more than are shown, and the *rest* apart. A step reads
-and sorts windows only; the rest is read where deletions have used a window up.
+Each partition has a *window* of its first rows, somewhat more than are output, and a *rest* in another table. A step
+reads and sorts windows only; the rest is read when deletions have used up a window.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.kernels.ranking import Ints, Ranking, difference, sort_rows
 from tidegate.kernels.state.sorting import Mask
 
 ROW_HASH = "__h_row"
-"""The hash of the whole row, by which a row is found in a large partition."""
+"""The hash of the whole row, to look up a row in a large partition."""
 
 PART, OLD, HOME, LIVE, COUNT = "__part", "__old", "__home", "__live", "__rest"
 NOWHERE, WINDOW, REST = 0, 1, 2
@@ -27,15 +27,15 @@ LEAST_SLACK = 16
 
 
 class TopN(NeverLate):
-    """The kernel. Output: the rows of the top, with their place where the spec names a column for it."""
+    """The kernel. Output: the rows of the top, with their rank if the spec names a column for it."""
 
     def __init__(self, spec: TopNSpec) -> None:
         self._spec = spec
         self._columns = list(spec.columns)
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        filed = [name for name in (HASH, ROW_HASH) if name in rows.columns]
-        return consolidate(normalise(rows, self._columns), [*filed, *self._columns])
+        hash_columns = [name for name in (HASH, ROW_HASH) if name in rows.columns]
+        return consolidate(normalise(rows, self._columns), [*hash_columns, *self._columns])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         rows = None if inputs[0] is None else nonempty(self.combine(0, inputs[0]))
@@ -67,10 +67,10 @@ class _TopNStep:
         self._window = state.table("window", types, self._columns, within)
         self._rest = state.table("rest", types, self._columns, within)
         self._counts = state.table("parts", {**types_of(delta, spec.partition), COUNT: pl.Int64()}, spec.partition)
-        self._filed = [HASH] if within is None else [HASH, within]
+        self._hash_columns = [HASH] if within is None else [HASH, within]
         self._parts = delta.select(HASH, *spec.partition).unique()
         self._resting = self._before()
-        self._rows = self._faced(delta)
+        self._rows = self._candidates(delta)
 
     def changes(self) -> pl.DataFrame | None:
         resting = self._settle_outside()
@@ -84,22 +84,24 @@ class _TopNStep:
 
     def _before(self) -> Ints:
         """How many rows of each partition are in the rest."""
-        places, found = self._counts.match(self._parts)
-        counts: Ints = align(self._parts.height, places, found.select(COUNT))[COUNT].fill_null(0).to_numpy()
+        indexes, stored = self._counts.match(self._parts)
+        counts: Ints = align(self._parts.height, indexes, stored.select(COUNT))[COUNT].fill_null(0).to_numpy()
         return counts
 
-    def _faced(self, delta: pl.DataFrame) -> pl.DataFrame:
+    def _candidates(self, delta: pl.DataFrame) -> pl.DataFrame:
         """The windows of the partitions and the changes, each row once, in order."""
         window = self._numbered(self._window.groups(self._parts[HASH]))
-        kept = _tagged(window.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), WINDOW)
+        stored_window = _tagged(window.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), WINDOW)
         fresh = _tagged(self._numbered(delta).with_columns(pl.lit(0, pl.Int64).alias(OLD)), NOWHERE)
-        both = pl.concat([kept, fresh.select(kept.columns)])
-        once = both.group_by(PART, *self._filed, *self._columns).agg(pl.col(OLD, WEIGHT).sum(), pl.col(HOME).max())
+        both = pl.concat([stored_window, fresh.select(stored_window.columns)])
+        once = both.group_by(PART, *self._hash_columns, *self._columns).agg(
+            pl.col(OLD, WEIGHT).sum(), pl.col(HOME).max()
+        )
         rows = sort_rows(once, PART, self._spec)
         return rows.with_columns(pl.Series(LIVE, self._inside(rows)))
 
     def _inside(self, rows: pl.DataFrame) -> Mask:
-        """Which rows are not behind the last row of their window, if there is a rest."""
+        """A mask of the rows not after the last row of their window; all rows of partitions without a rest."""
         part, position = rows[PART].to_numpy(), np.arange(rows.height)
         known = (rows[HOME] == WINDOW).to_numpy()
         last = np.full(self._parts.height, -1)
@@ -108,11 +110,11 @@ class _TopNStep:
         return inside
 
     def _settle_outside(self) -> Ints:
-        """Finds the changed rows of the rest there; how many rows of each partition are in the rest afterwards."""
+        """Look up changed rows in the rest; returns how many rows of each partition are in the rest afterwards."""
         outside = np.flatnonzero(~self._rows[LIVE].to_numpy())
-        places, found = self._rest.match(self._rows[outside])
+        indexes, stored = self._rest.match(self._rows[outside])
         old, home = self._old().copy(), self._rows[HOME].to_numpy().copy()
-        old[outside[places]], home[outside[places]] = found[WEIGHT].to_numpy(), REST
+        old[outside[indexes]], home[outside[indexes]] = stored[WEIGHT].to_numpy(), REST
         self._rows = self._rows.with_columns(pl.Series(OLD, old), pl.Series(HOME, home))
         grown = (self._new() > 0).astype(np.int64) - (old > 0)
         resting = self._resting.copy()
@@ -120,47 +122,49 @@ class _TopNStep:
         return resting
 
     def _suffices(self) -> Mask:
-        """Which partitions have a window from which the top can be told."""
-        wanted = self._spec.offset + self._spec.limit
+        """A mask of the partitions whose window contains the whole top."""
+        needed = self._spec.offset + self._spec.limit
         weights = np.where(self._rows[LIVE].to_numpy(), np.maximum(self._new(), 0), 0)
         reached = np.zeros(self._parts.height, dtype=np.int64)
         if self._spec.function == "row_number":
             np.add.at(reached, self._part(), weights)
-            return np.greater_equal(reached, wanted)
-        places = Ranking(self._rows, PART, self._spec).places(weights)
-        np.maximum.at(reached, self._part()[weights > 0], places[weights > 0])
-        return np.greater(reached, wanted)
+            return np.greater_equal(reached, needed)
+        ranks = Ranking(self._rows, PART, self._spec).ranks(weights)
+        np.maximum.at(reached, self._part()[weights > 0], ranks[weights > 0])
+        return np.greater(reached, needed)
 
     def _refill(self, parts: Ints) -> None:
-        """Brings in all rows of some partitions."""
-        found = self._numbered(self._rest.groups(self._parts[parts][HASH]))
-        found = found.filter(pl.Series(np.isin(found[PART].to_numpy(), parts)))
-        found = found.filter(pl.Series(find_rows(found, self._rows, self._columns, self._filed[-1]) < 0))
-        rest = _tagged(found.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), REST)
+        """Load all rows of some partitions."""
+        rest_rows = self._numbered(self._rest.groups(self._parts[parts][HASH]))
+        rest_rows = rest_rows.filter(pl.Series(np.isin(rest_rows[PART].to_numpy(), parts)))
+        rest_rows = rest_rows.filter(
+            pl.Series(find_rows(rest_rows, self._rows, self._columns, self._hash_columns[-1]) < 0)
+        )
+        rest = _tagged(rest_rows.rename({WEIGHT: OLD}).with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)), REST)
         rest = rest.with_columns(pl.lit(True).alias(LIVE)).select(self._rows.columns)
         known = self._rows.with_columns(pl.col(LIVE) | pl.Series(np.isin(self._part(), parts)))
         self._rows = sort_rows(pl.concat([known, rest]), PART, self._spec)
 
     def _homes(self, refilled: Mask) -> Ints:
-        """Where each row is kept from now on. A window that was filled, or has grown too long, is cut."""
-        live, there, part = self._rows[LIVE].to_numpy(), self._new() > 0, self._part()
-        wanted = self._spec.offset + self._spec.limit
-        slack = max(LEAST_SLACK, wanted)
-        places = Ranking(self._rows, PART, self._spec).places(np.where(live & there, self._new(), 0))
+        """The table of each row after the step. A window that was refilled, or has grown too long, is cut."""
+        live, present, part = self._rows[LIVE].to_numpy(), self._new() > 0, self._part()
+        needed = self._spec.offset + self._spec.limit
+        slack = max(LEAST_SLACK, needed)
+        ranks = Ranking(self._rows, PART, self._spec).ranks(np.where(live & present, self._new(), 0))
         longest = np.zeros(self._parts.height, dtype=np.int64)
-        np.maximum.at(longest, part[live & there], places[live & there])
-        cut = refilled | (longest > wanted + 2 * slack)
-        inside = live & ~(cut[part] & (places > wanted + slack))
-        return np.where(there, np.where(inside, WINDOW, REST), NOWHERE)
+        np.maximum.at(longest, part[live & present], ranks[live & present])
+        cut = refilled | (longest > needed + 2 * slack)
+        inside = live & ~(cut[part] & (ranks > needed + slack))
+        return np.where(present, np.where(inside, WINDOW, REST), NOWHERE)
 
     def _write(self, homes: Ints) -> None:
         before, old, new = self._rows[HOME].to_numpy(), self._old(), self._new()
-        rows = self._rows.select(*self._filed, *self._columns, pl.Series(WEIGHT, new))
+        rows = self._rows.select(*self._hash_columns, *self._columns, pl.Series(WEIGHT, new))
         for table, home in ((self._window, WINDOW), (self._rest, REST)):
-            comes = (homes == home) & ((before != home) | (old != new))
-            goes = (before == home) & (homes != home)
-            grown = int(((homes == home) & (before != home)).sum()) - int(goes.sum())
-            table.write(rows.filter(pl.Series(comes)), rows.filter(pl.Series(goes)), grown)
+            written = (homes == home) & ((before != home) | (old != new))
+            removed = (before == home) & (homes != home)
+            grown = int(((homes == home) & (before != home)).sum()) - int(removed.sum())
+            table.write(rows.filter(pl.Series(written)), rows.filter(pl.Series(removed)), grown)
         resting = self._resting.copy()
         np.add.at(resting, self._part(), (homes == REST).astype(np.int64) - (before == REST))
         self._write_counts(resting)
@@ -168,9 +172,9 @@ class _TopNStep:
     def _write_counts(self, resting: Ints) -> None:
         rows = self._parts.with_columns(pl.Series(COUNT, resting))
         changed = resting != self._resting
-        gone = rows.filter(pl.Series(changed & (resting == 0)))
-        grown = int(((self._resting == 0) & (resting > 0)).sum()) - gone.height
-        self._counts.write(rows.filter(pl.Series(changed & (resting > 0))), gone, grown)
+        removed = rows.filter(pl.Series(changed & (resting == 0)))
+        grown = int(((self._resting == 0) & (resting > 0)).sum()) - removed.height
+        self._counts.write(rows.filter(pl.Series(changed & (resting > 0))), removed, grown)
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of our partitions, with the partition's number."""

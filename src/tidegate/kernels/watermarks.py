@@ -31,7 +31,7 @@ def watermarks_for(clock: Clock, delayed: bool) -> Watermarks:
 
 
 def passes(test: WatermarkTest, rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
-    """Which rows pass a test: NULL does not."""
+    """A mask of the rows that pass a test; NULL does not."""
     column, watermark = rows[test.column], watermarks.get(test.watermark)
     if watermark is None or column.dtype == pl.Null:
         return pl.repeat(False, len(column), dtype=pl.Boolean, eager=True)
@@ -46,7 +46,7 @@ def passes(test: WatermarkTest, rows: pl.DataFrame, watermarks: Watermarks) -> p
 
 
 def all_pass(tests: Iterable[WatermarkTest], rows: pl.DataFrame, watermarks: Watermarks) -> pl.Series:
-    """Which rows pass every test."""
+    """A mask of the rows that pass every test."""
     passing = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
     for test in tests:
         passing = passing & passes(test, rows, watermarks)

@@ -47,8 +47,8 @@ class Hops:
         width = int(slides.max()) - lowest + 1
         flat = pl.Series(HASH, number * width + (slides - lowest))
         windows = self._rounds(rows.drop(*self._keys, pane).with_columns(flat))
-        key, place = windows[HASH] // width, windows[HASH] % width
-        return windows.drop(HASH).with_columns(*keys[key], (place + lowest).alias(pane))
+        key, slide = windows[HASH] // width, windows[HASH] % width
+        return windows.drop(HASH).with_columns(*keys[key], (slide + lowest).alias(pane))
 
     def _rounds(self, level: pl.DataFrame) -> pl.DataFrame:
         """`level` has the sums of 1, 2, 4 ... panes; those that the length is made of are put beside each other."""
@@ -131,7 +131,7 @@ class WindowAggregate:
 
     def _changes(self, rows: pl.DataFrame, clock: Clock, state: State) -> Delta:
         groups, errors = self.groups(rows, clock, state)
-        return Delta(None if groups is None else groups.changes(filed=True), errors)
+        return Delta(None if groups is None else groups.changes(with_hash=True), errors)
 
     def groups(self, rows: pl.DataFrame, clock: Clock, state: State) -> tuple[GroupStep | None, list[RowError]]:
         """The step of the groups (key and window) of the rows, and errors for rejected groups."""
@@ -174,7 +174,7 @@ class WindowAggregate:
     def _time(self, rows: pl.DataFrame) -> str:
         name, type = self.spec.window.time, self.spec.window.type
         if rows.schema[name] != polars_type(type):
-            raise TypeError(f"{name} was said to be a {type}, but comes as {rows.schema[name]}")
+            raise TypeError(f"{name} is declared as {type}, but its values are {rows.schema[name]}")
         return name
 
     def _late(self, times: pl.Series, clock: Clock) -> pl.Series:
@@ -195,13 +195,13 @@ class WindowAggregate:
         after = None if watermark is None else int(watermark) - self.spec.lateness
         if self._hops.pays(rows.height):
             rows = self._hops.sum_panes(rows, PANE)
-            found = self._grid.hops(rows[PANE].to_numpy(), after)
+            windows = self._grid.hops(rows[PANE].to_numpy(), after)
         else:
-            found = self._grid.windows(rows[PANE].to_numpy(), after)
-        if len(found.row) != rows.height or self._grid.kind != "tumble":
-            rows = rows[found.row]
-        filed = self.order.keys(found.end_number, rows[HASH].to_numpy())
-        stamps = [(window.start, found.start), (window.end, found.end)]
+            windows = self._grid.windows(rows[PANE].to_numpy(), after)
+        if len(windows.row) != rows.height or self._grid.kind != "tumble":
+            rows = rows[windows.row]
+        order_keys = self.order.keys(windows.end_number, rows[HASH].to_numpy())
+        stamps = [(window.start, windows.start), (window.end, windows.end)]
         dtype = pl.Datetime("us", None if window.type == "timestamp_ntz" else "UTC")
         times = [pl.Series(name, values).cast(dtype) for name, values in stamps]
-        return rows.drop(PANE).with_columns(pl.Series(HASH, filed), *times)
+        return rows.drop(PANE).with_columns(pl.Series(HASH, order_keys), *times)

@@ -20,8 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Windows of times: `row` is the number of the time that each belongs to; `start` and `end` in microseconds, `mark`
-    the end as a small number that orders windows."""
+    """Windows of times: `row` is the number of the time that each belongs to; `start` and `end` in microseconds,
+    `end_number` the end as a small number that orders windows."""
 
     row: npt.NDArray[np.intp]
     start: Ints
@@ -45,25 +45,27 @@ class Grid:
         if self.kind == "cumulate":
             inside = number % self._size
             return self._micros(number - inside % self._slide)
-        begun = number - number % self._slide
+        start_of_slide = number - number % self._slide
         if self._size % self._slide == 0:
-            return self._micros(begun)
-        return self._micros(np.maximum(begun, number - (number - self._size) % self._slide))
+            return self._micros(start_of_slide)
+        return self._micros(np.maximum(start_of_slide, number - (number - self._size) % self._slide))
 
     def windows(self, times: Ints, after: int | None = None) -> WindowRows:
         """All windows of each time, or those that end after a point of time."""
         number = self._numbers(times)
-        return self._after(*(self._cumulated(number) if self.kind == "cumulate" else self._hopped(number)), after)
+        return self._after(
+            *(self._cumulate_windows(number) if self.kind == "cumulate" else self._hop_windows(number)), after
+        )
 
     def _after(self, row: npt.NDArray[np.intp], start: Ints, end: Ints, after: int | None) -> WindowRows:
         last = self._micros(end)
-        if after is not None and not (kept := last > after).all():
-            row, start, end, last = row[kept], start[kept], end[kept], last[kept]
+        if after is not None and not (later := last > after).all():
+            row, start, end, last = row[later], start[later], end[later], last[later]
         return WindowRows(row, self._micros(start), last, end // self.unit)
 
     @property
     def regular(self) -> bool:
-        """Whether all windows are made of the same number of panes, one for each slide."""
+        """True if all windows consist of the same number of panes, one for each slide."""
         return self.kind == "hop" and self._size % self._slide == 0
 
     @property
@@ -81,7 +83,7 @@ class Grid:
         return self._after(np.arange(len(slides)), start, start + self._size, after)
 
     def covered(self, times: Ints) -> npt.NDArray[np.bool_]:
-        """Which times are in a window at all: all of them, unless windows have gaps between them."""
+        """A mask of the times in any window: all of them, unless there are gaps between windows."""
         if self._slide <= self._size:
             return np.ones(len(times), dtype=np.bool_)
         inside: npt.NDArray[np.bool_] = self._numbers(times) % self._slide < self._size
@@ -100,25 +102,25 @@ class Grid:
         return first, last
 
     def end_number_after(self, time_us: int) -> int:
-        """The lowest mark of a window that ends after a time."""
+        """The lowest `end_number` of a window that ends after a time."""
         return int(self._numbers(np.array([time_us]))[0]) // self.unit + 1
 
-    def _hopped(self, number: Ints) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+    def _hop_windows(self, number: Ints) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
         latest = number - number % self._slide
         if self._size == self._slide:
             return np.arange(len(number)), latest, latest + self._size
         back = np.arange(-(-self._size // self._slide)) * self._slide
         starts = latest[:, None] - back
-        row, place = np.nonzero(starts + self._size > number[:, None])
-        start = starts[row, place]
+        row, column = np.nonzero(starts + self._size > number[:, None])
+        start = starts[row, column]
         return row, start, start + self._size
 
-    def _cumulated(self, number: Ints) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
+    def _cumulate_windows(self, number: Ints) -> tuple[npt.NDArray[np.intp], Ints, Ints]:
         start = number - number % self._size
         lengths = np.minimum(np.arange(1, -(-self._size // self._slide) + 1) * self._slide, self._size)
         ends = start[:, None] + lengths
-        row, place = np.nonzero(ends > number[:, None])
-        return row, start[row], ends[row, place]
+        row, column = np.nonzero(ends > number[:, None])
+        return row, start[row], ends[row, column]
 
     def _count(self, length: CalendarInterval) -> int:
         if bool(length.months) != self.by_month or (length.months and length.micros):
@@ -157,18 +159,18 @@ _MOST_BITS = 32
 
 class WindowOrder:
     def __init__(self, grid: Grid) -> None:
-        marks = (_RANGE_MONTHS if grid.by_month else _RANGE_US) // grid.unit + 1
-        self._bits = min(62 - marks.bit_length(), _MOST_BITS)
+        end_numbers = (_RANGE_MONTHS if grid.by_month else _RANGE_US) // grid.unit + 1
+        self._bits = min(62 - end_numbers.bit_length(), _MOST_BITS)
         self._grid, self._most = grid, 1 << (62 - self._bits)
 
-    def keys(self, marks: Ints, hashes: Ints) -> Ints:
-        """The numbers for windows with these marks and keys with these hashes."""
-        spread = (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).view(np.int64)
-        return (np.clip(marks, -self._most, self._most - 1) << self._bits) | spread
+    def keys(self, end_numbers: Ints, hashes: Ints) -> Ints:
+        """The order keys of windows with these end numbers and keys with these hashes."""
+        hash_bits = (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).view(np.int64)
+        return (np.clip(end_numbers, -self._most, self._most - 1) << self._bits) | hash_bits
 
-    def window_keys(self, filed: pl.Series) -> pl.Series:
-        """The numbers without the part of the key."""
-        return pl.Series(filed.name, filed.to_numpy() >> self._bits << self._bits)
+    def window_keys(self, order_keys: pl.Series) -> pl.Series:
+        """The order keys without the bits of the hash."""
+        return pl.Series(order_keys.name, order_keys.to_numpy() >> self._bits << self._bits)
 
     def limit(self, time_us: int) -> int:
         """Windows that end at or before a time have order keys below this, all others do not."""

@@ -17,7 +17,7 @@ class Explanation(str):
 
     @staticmethod
     def of(tree: dict[str, Any]) -> Explanation:
-        text = Explanation("\n".join(lines(tree)))
+        text = Explanation("\n".join(render_lines(tree)))
         text.tree = tree
         return text
 
@@ -39,23 +39,23 @@ def plan_tree(node: Node) -> dict[str, Any]:
 
 
 def traits_of(traits: Traits) -> dict[str, Any]:
-    """Traits in words; state and watermarks only where there are any."""
-    found: dict[str, Any] = {"kind": traits.kind, "key": None if traits.key is None else list(traits.key)}
+    """Traits as EXPLAIN prints them; state and watermarks only if there are any."""
+    properties: dict[str, Any] = {"kind": traits.kind, "key": None if traits.key is None else list(traits.key)}
     if traits.watermarks:
-        found["watermarks"] = [column for column, _ in traits.watermarks]
+        properties["watermarks"] = [column for column, _ in traits.watermarks]
     if traits.lost:
-        found["no watermark"] = [f"{column}: {why}" for column, why in traits.lost]
+        properties["no watermark"] = [f"{column}: {why}" for column, why in traits.lost]
     if traits.state != NONE:
-        found["state"] = traits.state
-    return found
+        properties["state"] = traits.state
+    return properties
 
 
-def lines(tree: dict[str, Any], depth: int = 0) -> list[str]:
+def render_lines(tree: dict[str, Any], depth: int = 0) -> list[str]:
     """`Filter ...  [kind=append, key=none]`, inputs indented below."""
     own = "  " * depth + tree["node"]
     traits = ", ".join(f"{name}={_value(value)}" for name, value in tree.get("traits", {}).items())
     text = f"{own}  [{traits}]" if traits else own
-    return [text, *(line for below in tree["inputs"] for line in lines(below, depth + 1))]
+    return [text, *(line for below in tree["inputs"] for line in render_lines(below, depth + 1))]
 
 
 def _value(value: Any) -> str:

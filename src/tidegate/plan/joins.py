@@ -1,4 +1,4 @@
-"""Joins in the plan. The columns of both sides have different names; `taken` are those that come out."""
+"""Joins in the plan. The columns of both sides have different names; `outputs` are the columns of the result."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from tidegate.core.durations import render_micros
 from tidegate.core.schema import Column, Schema
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
-from tidegate.plan.leaves import Node
+from tidegate.plan.leaves import Binary, Node
 from tidegate.traits import Traits, keys, state, watermark
 from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks
 
 
 @dataclass(frozen=True)
-class Join(Node):
-    """An incremental join: rows meet if all `keys` and `conditions` hold. `why` says why it is no cheaper join."""
+class Join(Binary):
+    """An incremental join: rows match if all `keys` and `conditions` hold. `why` is the reason that it is not a cheaper
+    join."""
 
     kind: str
     left: Node
     right: Node
     keys: tuple[KeyPair, ...]
     conditions: tuple[Comparison, ...]
-    taken: tuple[str, ...]
+    outputs: tuple[str, ...]
     why: str = ""
 
     def __post_init__(self) -> None:
@@ -30,21 +31,14 @@ class Join(Node):
         left, right = self.left.traits, self.right.traits
         append_only = left.append_only and right.append_only and self.kind in (INNER, SEMI)
         delayed = left.delayed or right.delayed
-        lines, lost = _key_lines(self)
-        kept = state.of_join()
-        self._derive(_schema(self), Traits(_key(self), append_only, lines, kept, lost, delayed))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
+        watermarks, lost = _key_watermarks(self)
+        stored = state.of_join()
+        self._derive(_schema(self), Traits(_key(self), append_only, watermarks, stored, lost, delayed))
 
 
 @dataclass(frozen=True)
-class IntervalJoin(Node):
-    """Rows meet if, beside `keys` and `conditions`, `lower <= right time - left time <= upper` microseconds. `times`
+class IntervalJoin(Binary):
+    """Rows match if, beside `keys` and `conditions`, `lower <= right time - left time <= upper` microseconds. `times`
     are the time columns, `micros` the same as BIGINT microseconds. `proctime`: the clock is the time of both sides.
     `mark` names an added column that ties an early padding to its correction."""
 
@@ -53,7 +47,7 @@ class IntervalJoin(Node):
     right: Node
     keys: tuple[KeyPair, ...]
     conditions: tuple[Comparison, ...]
-    taken: tuple[str, ...]
+    outputs: tuple[str, ...]
     times: tuple[str, str]
     micros: tuple[str, str]
     lower: int
@@ -67,16 +61,16 @@ class IntervalJoin(Node):
         left, right = self.left.traits, self.right.traits
         grows = left.append_only and right.append_only and self.early is None
         waits = self.kind not in (INNER, SEMI)
-        lines, lost = self._lines()
+        watermarks, lost = self._derive_watermarks()
         reach = (render_micros(self.upper), render_micros(-self.lower))
-        kept = state.of_interval_join(self.times, reach)
+        stored = state.of_interval_join(self.times, reach)
         marked = () if self.mark is None else (Column(self.mark, "bigint"),)
         delayed = left.delayed or right.delayed or waits
-        traits = Traits(_key(self), grows, lines, kept, lost, delayed, self.mark)
+        traits = Traits(_key(self), grows, watermarks, stored, lost, delayed, self.mark)
         self._derive((*_schema(self), *marked), traits)
 
-    def _lines(self) -> tuple[Watermarks, LostWatermarks]:
-        """Rows that are stored still leave: each time is held back by the other side's, too."""
+    def _derive_watermarks(self) -> tuple[Watermarks, LostWatermarks]:
+        """Stored rows may still be emitted, so each time is also held back by the watermark of the other side."""
         if self.proctime:
             return (), ()
         one, other = (
@@ -84,15 +78,15 @@ class IntervalJoin(Node):
         )
         if one is None or other is None:
             return (), ()
-        moved = (watermark.shifted(other, self.upper), watermark.shifted(one, -self.lower))
-        found: list[tuple[str, Watermark]] = []
+        moved = (watermark.shift(other, self.upper), watermark.shift(one, -self.lower))
+        derived: list[tuple[str, Watermark]] = []
         for time, own, far in zip(self.times, (one, other), moved, strict=True):
-            if time in self.taken and far is not None and far.type == own.type:
-                found.append((time, watermark.least([own, far])))
+            if time in self.outputs and far is not None and far.type == own.type:
+                derived.append((time, watermark.least([own, far])))
         had = [*self.left.traits.watermarks, *self.right.traits.watermarks]
-        known = {name for name, _ in found}
-        lost = tuple((name, _NOT_THE_TIME) for name, _ in had if name in self.taken and name not in known)
-        return tuple(found), lost
+        known = {name for name, _ in derived}
+        lost = tuple((name, _NOT_THE_TIME) for name, _ in had if name in self.outputs and name not in known)
+        return tuple(derived), lost
 
     @property
     def watermarks(self) -> tuple[Watermark | None, Watermark | None]:
@@ -101,40 +95,26 @@ class IntervalJoin(Node):
             return None, None
         return self.left.traits.watermark(self.times[0]), self.right.traits.watermark(self.times[1])
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
-
 
 @dataclass(frozen=True)
-class Lookup(Node):
-    """Every row of the left with the row of the right that has its key, as it stands in that step."""
+class Lookup(Binary):
+    """Every row of the left with the row of the right that has its key in that step."""
 
     kind: str
     left: Node
     right: Node
     keys: tuple[KeyPair, ...]
     conditions: tuple[Comparison, ...]
-    taken: tuple[str, ...]
+    outputs: tuple[str, ...]
 
     def __post_init__(self) -> None:
         _check(self)
         below = self.left.traits
-        key = below.key if below.key is not None and set(below.key) <= set(self.taken) else None
-        lines = watermark.only(below.watermarks, self.taken)
-        lost = tuple((column, why) for column, why in below.lost if column in self.taken)
-        lost += tuple((column, _LOOKED_UP) for column, _ in self.right.traits.watermarks if column in self.taken)
-        self._derive(_schema(self), Traits(key, True, lines, state.of_lookup(), lost, below.delayed))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
+        key = below.key if below.key is not None and set(below.key) <= set(self.outputs) else None
+        watermarks = watermark.only(below.watermarks, self.outputs)
+        lost = tuple((column, why) for column, why in below.lost if column in self.outputs)
+        lost += tuple((column, _LOOKED_UP) for column, _ in self.right.traits.watermarks if column in self.outputs)
+        self._derive(_schema(self), Traits(key, True, watermarks, state.of_lookup(), lost, below.delayed))
 
 
 AnyJoin = Join | IntervalJoin | Lookup
@@ -150,15 +130,15 @@ def _check(node: AnyJoin) -> None:
     if both:
         raise ValueError(f"both sides of a join have columns {sorted(both)}")
     sides = (node.left, node.right)
-    for side, used in zip(sides, met_by(node), strict=True):
+    for side, used in zip(sides, compared_columns(node), strict=True):
         side._require(used, side)
-    missing = set(node.taken) - {name for side in sides for name in side.columns}
+    missing = set(node.outputs) - {name for side in sides for name in side.columns}
     if missing:
         raise ValueError(f"a join gives {sorted(missing)}, which neither side has")
 
 
-def met_by(node: AnyJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of both sides that say whether two rows meet."""
+def compared_columns(node: AnyJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of both sides that decide whether two rows match."""
     pairs: tuple[KeyPair | Comparison, ...] = (*node.keys, *node.conditions)
     left, right = tuple(pair.left for pair in pairs), tuple(pair.right for pair in pairs)
     if isinstance(node, IntervalJoin):
@@ -167,50 +147,50 @@ def met_by(node: AnyJoin) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _schema(node: AnyJoin) -> Schema:
-    """The columns that come out, in order; those of a side that may be missing can be NULL."""
+    """The columns of the result; those of a side that may be padded are nullable."""
     missing = _PADDED.get(node.kind, (False, False))
     by_name = {
         column.name: replace(column, nullable=column.nullable or padded)
         for side, padded in zip((node.left, node.right), missing, strict=True)
         for column in side.schema
     }
-    return tuple(by_name[name] for name in node.taken)
+    return tuple(by_name[name] for name in node.outputs)
 
 
 def _key(node: Join | IntervalJoin) -> keys.Key:
-    """A row is told by the keys of both sides; by that of one if it meets at most one row of the other."""
+    """The keys of both sides; that of one side if each of its rows matches at most one of the other."""
     left, right = node.left.traits.key, node.right.traits.key
     if node.kind in (SEMI, ANTI):
-        found = left
+        key = left
     elif left is None or right is None:
-        found = None
-    elif node.kind in (INNER, LEFT) and _one_at_most(right, [pair.right for pair in node.keys]):
-        found = left
-    elif node.kind in (INNER, RIGHT) and _one_at_most(left, [pair.left for pair in node.keys]):
-        found = right
+        key = None
+    elif node.kind in (INNER, LEFT) and _at_most_one(right, [pair.right for pair in node.keys]):
+        key = left
+    elif node.kind in (INNER, RIGHT) and _at_most_one(left, [pair.left for pair in node.keys]):
+        key = right
     elif node.kind == FULL and _may_be_null(node, (*left, *right)):
-        found = None
+        key = None
     else:
-        found = (*left, *right)
-    return found if found is not None and set(found) <= set(node.taken) else None
+        key = (*left, *right)
+    return key if key is not None and set(key) <= set(node.outputs) else None
 
 
-def _one_at_most(key: Sequence[str], met: Sequence[str]) -> bool:
-    return set(key) <= set(met)
+def _at_most_one(key: Sequence[str], compared: Sequence[str]) -> bool:
+    return set(key) <= set(compared)
 
 
 def _may_be_null(node: Join | IntervalJoin, columns: Sequence[str]) -> bool:
     return any(column.nullable for side in node.inputs for column in side.schema if column.name in columns)
 
 
-def _key_lines(node: Join) -> tuple[Watermarks, LostWatermarks]:
-    """The key of an equi-join has the smaller watermark of its two sides, both needed."""
+def _key_watermarks(node: Join) -> tuple[Watermarks, LostWatermarks]:
+    """The key of an equi-join has the lesser watermark of its two sides, if both have one."""
     left, right = dict(node.left.traits.watermarks), dict(node.right.traits.watermarks)
-    found: dict[str, Watermark] = {}
+    derived: dict[str, Watermark] = {}
     for pair in node.keys:
         one, other = left.get(pair.left), right.get(pair.right)
         if one is not None and other is not None and one.type == other.type:
-            found[pair.left] = found[pair.right] = watermark.least([one, other])
-    lines = tuple((name, found[name]) for name in node.taken if name in found)
-    lost = tuple((name, _COMES_LATER) for name in (*left, *right) if name in node.taken and name not in found)
-    return lines, lost
+            derived[pair.left] = derived[pair.right] = watermark.least([one, other])
+    watermarks = tuple((name, derived[name]) for name in node.outputs if name in derived)
+    lost = tuple((name, _COMES_LATER) for name in (*left, *right) if name in node.outputs and name not in derived)
+    return watermarks, lost

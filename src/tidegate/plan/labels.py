@@ -1,4 +1,4 @@
-"""Plan nodes in words, one line each; aggregates, orders and windows in words, for plans and circuits alike."""
+"""Labels of plan nodes for EXPLAIN; text for aggregates, orders and windows, for plans and circuits alike."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from tidegate.core.durations import render_length, render_micros
 from tidegate.ir.joins import Comparison, KeyPair
 from tidegate.ir.specs import AggregateCall, Order
 from tidegate.ir.windows import WindowSpec
-from tidegate.plan import joins, leaves, nodes, time
+from tidegate.plan import groups, joins, leaves, rows, time
 from tidegate.plan.leaves import Node
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def call_text(call: AggregateCall) -> str:
@@ -75,44 +70,44 @@ def _(node: leaves.View) -> str:
 
 
 @label.register
-def _(node: nodes.Project) -> str:
+def _(node: rows.Project) -> str:
     return f"Project {', '.join(_item(item) for item in node.items)}"
 
 
 @label.register
-def _(node: nodes.Filter) -> str:
+def _(node: rows.Filter) -> str:
     return f"Filter {node.condition.sql}"
 
 
 @label.register
-def _(node: nodes.Aggregate) -> str:
+def _(node: groups.Aggregate) -> str:
     by = f" by {', '.join(node.keys)}" if node.keys else ""
     return f"Aggregate{by}: {', '.join(call_text(call) for call in node.calls)}"
 
 
 @label.register
-def _(node: nodes.Distinct) -> str:
+def _(node: groups.Distinct) -> str:
     return "Distinct"
 
 
 @label.register
-def _(node: nodes.UnionAll) -> str:
+def _(node: groups.UnionAll) -> str:
     return "UnionAll"
 
 
 @label.register
-def _(node: nodes.SetOp) -> str:
+def _(node: groups.SetOp) -> str:
     return node.kind.capitalize() + (" all" if node.all else "")
 
 
 @label.register
-def _(node: nodes.Rank) -> str:
+def _(node: groups.Rank) -> str:
     per = f" per {', '.join(node.partition)}" if node.partition else ""
     return f"Rank {node.function} as {node.out}{per} order by {order_text(node.order)}"
 
 
 @label.register
-def _(node: nodes.TopN) -> str:
+def _(node: groups.TopN) -> str:
     return "TopN " + top_text(node.partition, node.order, node.limit, node.offset, node.function, node.rank)
 
 
@@ -149,7 +144,7 @@ def _(node: time.TemporalFilter) -> str:
 
 @label.register
 def _(node: time.IngressCheck) -> str:
-    declared = [f"{column} >= {line.name}" for column, line in node.declared]
+    declared = [f"{column} >= {watermark.name}" for column, watermark in node.declared]
     return f"Ingress check {', '.join(declared + [code for _, code in node.checks])}"
 
 
@@ -177,6 +172,6 @@ def _(node: joins.Lookup) -> str:
     return f"Lookup {join_text(node.kind, node.keys, node.conditions)}"
 
 
-def _item(item: nodes.Item) -> str:
+def _item(item: rows.Item) -> str:
     expression = item.expression
     return item.name if expression.column == item.name else f"{expression.sql} as {item.name}"

@@ -1,10 +1,10 @@
-"""What all nodes of a plan have in common, how plans are walked, and the nodes that rows come from."""
+"""The base of all nodes of a plan, walking and rewriting, and the nodes that rows come from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from tidegate.catalog.relation import Relation
 from tidegate.core.schema import Schema, names
@@ -14,7 +14,8 @@ from tidegate.traits.watermark import DeclaredWatermark, Watermark, Watermarks, 
 
 @dataclass(frozen=True)
 class Node:
-    """Part of a plan. `schema` and `traits` follow from the rest."""
+    """Part of a plan: immutable, and valid by construction. A node derives `schema` and `traits` when it is made, and
+    raises ValueError if its parts do not fit."""
 
     schema: Schema = field(init=False, repr=False, compare=False)
     traits: Traits = field(init=False, repr=False, compare=False)
@@ -45,6 +46,35 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Unary(Node):
+    """A node over one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+class Binary(Node):
+    """A node over two inputs, which are its fields `left` and `right`."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        sides: dict[str, Any] = {"left": inputs[0], "right": inputs[1]}
+        return replace(self, **sides)
+
+
+@dataclass(frozen=True)
 class Scan(Node):
     """The rows of a source or table."""
 
@@ -55,14 +85,14 @@ class Scan(Node):
         if relation.kind not in ("source", "table"):
             raise ValueError(f"{relation.name} is a {relation.kind}, not an input")
         append_only = relation.kind == "source" or relation.append_only
-        lines = declared_watermarks(relation)
+        watermarks = declared_watermarks(relation)
         stored = state.of_table(relation.primary_key) if self.stored else state.NONE
         key = relation.primary_key or None
-        self._derive(relation.columns, Traits(key, append_only, lines, stored))
+        self._derive(relation.columns, Traits(key, append_only, watermarks, stored))
 
     @property
     def stored(self) -> bool:
-        """True if rows pass an operator that keeps them: a table does, unless it is an append-only bag."""
+        """True if an operator stores the rows, as for every table but an append-only bag."""
         relation = self.relation
         return relation.kind == "table" and not (relation.append_only and not relation.primary_key)
 
@@ -70,13 +100,13 @@ class Scan(Node):
 def declared_watermarks(relation: Relation) -> Watermarks:
     """The watermarks that a relation declares. A column with both WATERMARK FOR and LATENESS has the larger."""
     types = {column.name: column.type for column in relation.columns}
-    found: dict[str, list[Watermark]] = {}
+    declared: dict[str, list[Watermark]] = {}
     for note in relation.times:
         if note.kind in ("watermark", "lateness"):
             kind: Literal["watermark", "lateness"] = "watermark" if note.kind == "watermark" else "lateness"
-            line = DeclaredWatermark(types[note.column], relation.name, note.column, kind, note.sql)
-            found.setdefault(note.column, []).append(line)
-    return tuple((column, greatest(lines)) for column, lines in found.items())
+            watermark = DeclaredWatermark(types[note.column], relation.name, note.column, kind, note.sql)
+            declared.setdefault(note.column, []).append(watermark)
+    return tuple((column, greatest(watermarks)) for column, watermarks in declared.items())
 
 
 @dataclass(frozen=True)
@@ -98,7 +128,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def rewrite_up(node: Node, rule: Callable[[Node], Node]) -> Node:
-    """Applies a rule to every node, inputs first. Nodes that do not change stay the same objects."""
+    """Apply a rule to every node, inputs first. Nodes that do not change stay the same objects."""
     inputs = tuple(rewrite_up(below, rule) for below in node.inputs)
     changed = any(new is not old for new, old in zip(inputs, node.inputs, strict=True))
     return rule(node.with_inputs(inputs) if changed else node)

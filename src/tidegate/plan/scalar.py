@@ -41,7 +41,7 @@ class Scalar:
 
         def replace(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and node.name in replacements:
-                return _wrapped(replacements[node.name].tree)
+                return _parenthesize(replacements[node.name].tree)
             return node
 
         return Scalar(self.tree.transform(replace))
@@ -68,16 +68,16 @@ def conjunction(parts: tuple[Scalar, ...]) -> Scalar:
     """One condition that holds when all parts do."""
     if len(parts) == 1:
         return parts[0]
-    tree = _wrapped(parts[0].tree)
+    tree = _parenthesize(parts[0].tree)
     for part in parts[1:]:
-        tree = exp.And(this=tree, expression=_wrapped(part.tree))
+        tree = exp.And(this=tree, expression=_parenthesize(part.tree))
     return Scalar(tree)
 
 
 _TIGHT = (exp.Column, exp.Literal, exp.Paren, exp.Boolean, exp.Null, exp.Bracket)
 
 
-def _wrapped(tree: exp.Expr) -> exp.Expr:
+def _parenthesize(tree: exp.Expr) -> exp.Expr:
     """A copy that keeps its meaning inside another expression. For sqlglot some operators are functions too."""
     tight = isinstance(tree, _TIGHT) or (isinstance(tree, exp.Func) and not isinstance(tree, exp.Binary))
     return tree.copy() if tight else exp.Paren(this=tree.copy())

@@ -1,4 +1,4 @@
-"""Nodes that work by time: windows, gates, temporal filters, and what stands at the door of a relation."""
+"""Nodes that depend on time: windows, gates, temporal filters and ingress checks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from tidegate.core.schema import Column
 from tidegate.ir.specs import AggregateCall
 from tidegate.ir.windows import WINDOW_KINDS, WindowSpec
 from tidegate.kernels import aggregates
-from tidegate.plan.leaves import Node
+from tidegate.plan.leaves import Node, Unary
 from tidegate.traits import Traits, keys, state, watermark
 from tidegate.traits.watermark import Watermark, Watermarks, WindowEdge
 
 
 @dataclass(frozen=True)
-class Window(Node):
-    """Every row once for each of its windows, with two more columns: where the window starts and ends. Sessions are per
-    `partition`."""
+class Window(Unary):
+    """Every row once for each of its windows, with the start and end of the window as two more columns. Sessions are
+    per `partition`."""
 
-    input: Node
     window: WindowSpec
     partition: tuple[str, ...] = ()
 
@@ -30,30 +29,21 @@ class Window(Node):
         session = self.window.kind == "session"
         several = WINDOW_KINDS[self.window.kind].overlapping
         key = below.key if below.key is None or not several else (*below.key, self.window.start, self.window.end)
-        lines = below.watermarks + edge_watermarks(below.watermark(self.window.time), self.window)
+        watermarks = below.watermarks + edge_watermarks(below.watermark(self.window.time), self.window)
         lost = ((self.window.start, _SESSION_START),) if session else ()
         append_only = below.append_only and not session
-        kept = state.of_sessions(self.partition) if session else state.NONE
+        stored = state.of_sessions(self.partition) if session else state.NONE
         self._derive(
             (*self.input.schema, *edges),
-            Traits(key, append_only, lines, kept, below.lost + lost, below.delayed),
+            Traits(key, append_only, watermarks, stored, below.lost + lost, below.delayed),
         )
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 @dataclass(frozen=True)
-class WindowAggregate(Node):
+class WindowAggregate(Unary):
     """One row per group and window: the key columns, the window's start and end, then one column per call. Once the
-    frontier of the time column has passed a window's end by `lateness` microseconds, its row no longer changes.
-    `line` is that frontier, None if the column has none."""
+    watermark of the time column has passed a window's end by `lateness` microseconds, its row no longer changes."""
 
-    input: Node
     window: WindowSpec
     keys: tuple[str, ...]
     calls: tuple[AggregateCall, ...]
@@ -68,34 +58,27 @@ class WindowAggregate(Node):
         kind = edge_type(self.input, window)
         edges = (Column(window.start, kind, False), Column(window.end, kind, False))
         outs = tuple(Column(call.out, call.type, call.func != "count") for call in self.calls)
-        lines = watermark.lagged(
+        watermarks = watermark.lag_all(
             watermark.only(below.watermarks, self.keys) + edge_watermarks(below.watermark(window.time), window),
             self.lateness,
         )
         several = (window.end,) if WINDOW_KINDS[window.kind].shared_start else ()
         identity = (*self.keys, window.start, *several)
         values = any(aggregates.needs_values(call, below.append_only) for call in self.calls)
-        kept = state.of_windows(window.kind, self.keys, values, self.watermark is not None)
+        stored = state.of_windows(window.kind, self.keys, values, self.watermark is not None)
         lost = ((window.start, _SESSION_START),) if window.kind == "session" else ()
-        traits = Traits(identity, False, lines, kept, lost, below.delayed)
+        traits = Traits(identity, False, watermarks, stored, lost, below.delayed)
         self._derive((*(by_name[name] for name in self.keys), *edges, *outs), traits)
 
     @property
     def watermark(self) -> Watermark | None:
         return self.input.traits.watermark(self.window.time)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
-
 
 @dataclass(frozen=True)
 class Closing:
-    """A column of the rows at a gate with the lines it is held against: a change may leave when it is below (or at, if
-    `inclusive`) `release`, and comes too late when it is below `late`."""
+    """A column of the rows at a gate with the watermarks it is compared with: a change is released when it is below (or
+    at, if `inclusive`) `release`, and is late when it is below `late`."""
 
     column: str
     release: Watermark
@@ -104,12 +87,11 @@ class Closing:
 
 
 @dataclass(frozen=True)
-class Gate(Node):
-    """Holds changes back: until all of `closing` are passed, or (with `every`, in microseconds) until processing time
-    reaches a multiple of that. `corrects`: what has left may still be corrected. `lateness`: by how much that holds
-    its watermarks back, in microseconds."""
+class Gate(Unary):
+    """Holds changes back until all of `closing` are passed, or (with `every`, in microseconds) until processing time
+    reaches a multiple of that. `corrects`: emitted rows may still be corrected. `lateness` is subtracted from its
+    watermarks, in microseconds."""
 
-    input: Node
     strategy: str
     closing: tuple[Closing, ...]
     every: int | None = None
@@ -120,27 +102,19 @@ class Gate(Node):
         self._require(tuple(each.column for each in self.closing), self.input)
         below = self.input.traits
         waits = self.every is None
-        lines: Watermarks = watermark.lagged(below.watermarks, self.lateness) if waits else ()
+        watermarks: Watermarks = watermark.lag_all(below.watermarks, self.lateness) if waits else ()
         lost = below.lost if waits else tuple((column, _BY_THE_CLOCK) for column, _ in below.watermarks)
         self._derive(
             self.input.schema,
-            Traits(below.key, waits and not self.corrects, lines, state.of_gate(), lost, True),
+            Traits(below.key, waits and not self.corrects, watermarks, state.of_gate(), lost, True),
         )
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 @dataclass(frozen=True)
-class TemporalFilter(Node):
-    """Rows that are there for a time: while `since <= now < until`, in microseconds of processing time, which are
-    columns below and none above (None: no such bound)."""
+class TemporalFilter(Unary):
+    """Rows while `since <= now < until`, in microseconds of processing time. Both are columns of the input, which the
+    result does not have (None: no such bound)."""
 
-    input: Node
     since: str | None
     until: str | None
 
@@ -149,35 +123,27 @@ class TemporalFilter(Node):
         self._require(bounds, self.input)
         below = self.input.traits
         schema = tuple(column for column in self.input.schema if column.name not in bounds)
-        kept_names = {column.name: column.name for column in schema}
+        passed = {column.name: column.name for column in schema}
         leaves = self.until is not None
-        lines = () if leaves else watermark.only(below.watermarks, tuple(kept_names))
+        watermarks = () if leaves else watermark.only(below.watermarks, tuple(passed))
         lost = tuple((column, "rows leave as NOW() moves") for column, _ in below.watermarks) if leaves else ()
         traits = Traits(
-            keys.through_projection(below.key, kept_names),
+            keys.through_projection(below.key, passed),
             below.append_only and not leaves,
-            lines if self.since is None else (),
-            state.of_during(),
+            watermarks if self.since is None else (),
+            state.of_temporal_filter(),
             below.lost + lost,
             below.delayed,
         )
         self._derive(schema, traits)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
-
 
 @dataclass(frozen=True)
-class IngressCheck(Node):
-    """The rows of a view that LATENESS lets pass: changes of rows below a declared line are late. For a view of events:
-    where its own time is seen, and where `checks` (a column with words, the code of the error) say what is wrong with
-    an event, which column `row` shows."""
+class IngressCheck(Unary):
+    """The rows of a view at or above its LATENESS watermarks; changes of others are late. For a view over the event
+    bus: observes its event time, and reports events that fail one of `checks` (a column with the message, the code of
+    the error), which column `row` holds as JSON."""
 
-    input: Node
     view: str
     declared: Watermarks
     checks: tuple[tuple[str, str], ...] = ()
@@ -186,37 +152,24 @@ class IngressCheck(Node):
     def __post_init__(self) -> None:
         self._require(tuple(column for column, _ in self.checks), self.input)
         below = self.input.traits
-        found = dict(below.watermarks)
-        for column, line in self.declared:
-            found[column] = watermark.greatest([found[column], line]) if column in found else line
-        lost = tuple((column, why) for column, why in below.lost if column not in found)
-        self._derive(self.input.schema, replace(below, watermarks=tuple(found.items()), lost=lost, state=state.NONE))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
+        watermarks = dict(below.watermarks)
+        for column, declared in self.declared:
+            own = watermarks.get(column)
+            watermarks[column] = declared if own is None else watermark.greatest([own, declared])
+        lost = tuple((column, why) for column, why in below.lost if column not in watermarks)
+        traits = replace(below, watermarks=tuple(watermarks.items()), lost=lost, state=state.NONE)
+        self._derive(self.input.schema, traits)
 
 
 @dataclass(frozen=True)
-class Clocks(Node):
-    """Columns that are PROCTIME(): what they are is the clock of the step, which only joins by processing time ask."""
+class Clocks(Unary):
+    """Adds columns that are PROCTIME(), the clock of the step. Only joins by processing time can read them."""
 
-    input: Node
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         added = tuple(Column(name, "timestamp") for name in self.names)
         self._derive((*self.input.schema, *added), replace(self.input.traits, clocks=self.names, state=state.NONE))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 _BY_THE_CLOCK = "EMIT EVERY lets rows go by the clock"
@@ -225,18 +178,18 @@ _SESSION_START = "a session may begin as far back as its rows reach"
 
 def edge_type(input: Node, window: WindowSpec) -> str:
     """The type of a window's start and end: that of its time, or TIMESTAMP for dates."""
-    found = next(column.type for column in input.schema if column.name == window.time)
-    return "timestamp" if found == "date" else found
+    type = next(column.type for column in input.schema if column.name == window.time)
+    return "timestamp" if type == "date" else type
 
 
-def edge_watermarks(line: Watermark | None, window: WindowSpec) -> Watermarks:
-    """Starts and ends of windows that can still come. A session that is open may have begun at any time."""
-    if line is None:
+def edge_watermarks(time: Watermark | None, window: WindowSpec) -> Watermarks:
+    """The watermarks of a window's edges, from that of its time. An open session may have begun at any time."""
+    if time is None:
         return ()
     if window.kind == "session":
-        return ((window.end, line),)
-    kind = "timestamp" if line.type == "date" else line.type
+        return ((window.end, time),)
+    kind = "timestamp" if time.type == "date" else time.type
     return (
-        (window.start, WindowEdge(kind, line, window, "start")),
-        (window.end, WindowEdge(kind, line, window, "end")),
+        (window.start, WindowEdge(kind, time, window, "start")),
+        (window.end, WindowEdge(kind, time, window, "end")),
     )

@@ -21,18 +21,18 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     drop_distinct,
 )
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 
 
 def rewrite(plan: Node) -> Node:
-    """Applies all rules, in order, until nothing changes."""
-    for _ in range(MOST_ROUNDS):
+    """Apply all rules, in order, until nothing changes."""
+    for _ in range(MAX_ROUNDS):
         before = plan
         for rule in RULES:
             plan = rule(plan)
         if plan == before:
             return plan
-    raise RuntimeError(f"rules do not come to an end after {MOST_ROUNDS} rounds")
+    raise RuntimeError(f"rules do not come to an end after {MAX_ROUNDS} rounds")
 
 
 __all__ = ["RULES", "rewrite"]

@@ -1,4 +1,4 @@
-"""DISTINCT over rows that differ anyway goes."""
+"""Drops DISTINCT over rows that are unique anyway."""
 
 from __future__ import annotations
 

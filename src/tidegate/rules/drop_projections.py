@@ -1,4 +1,4 @@
-"""A projection that changes nothing goes."""
+"""Drops projections that change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two projections in a row become one."""
+"""Merges two projections in a row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def merge_projections(plan: Node) -> Node:
     Before:  Project a + 1 as b <- Project price * 2 as a <- Scan
     After:   Project (price * 2) + 1 as b <- Scan
 
-    Not when an expression worth keeping would be evaluated more than once.
+    Not if an expression that is not cheap would be evaluated more than once.
     """
     return rewrite_up(plan, _merge)
 

@@ -1,4 +1,4 @@
-"""Filters go down to where their rows come from."""
+"""Pushes filters down towards the inputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _push(node: Node) -> Node:
         case Project():
             return _split(node, lambda part: _renames(below, part), lambda part: _through(below, part))
         case UnionAll() | SetOp() | Distinct():
-            return below.with_inputs(tuple(_push(Filter(side, _renamed(node, side))) for side in below.inputs))
+            return below.with_inputs(tuple(_push(Filter(side, _condition_of(node, side))) for side in below.inputs))
         case Join() | IntervalJoin() | Lookup():
             return _below_join(node, below)
         case Aggregate():
@@ -59,7 +59,7 @@ def _push(node: Node) -> Node:
 
 
 def _below_join(node: Filter, join: AnyJoin) -> Node:
-    """A condition on one side's columns goes below, if that side is never missing from a row that is there."""
+    """Push a condition on the columns of one side below the join, if that side is never padded."""
     sides, stay = list(join.inputs), list(conjuncts(node.condition))
     for number, kinds in enumerate(((INNER, LEFT, SEMI, ANTI), (INNER, RIGHT))):
         down = [part for part in stay if part.columns and part.columns <= set(sides[number].columns)]
@@ -73,7 +73,7 @@ def _below_join(node: Filter, join: AnyJoin) -> Node:
 
 
 def _split(node: Filter, goes: Callable[[Scalar], bool], below: Callable[[Scalar], Scalar]) -> Node:
-    """Parts of the condition that can go below do, the others stay."""
+    """Push the parts of the condition for which `goes` is true; the others stay."""
     parts = conjuncts(node.condition)
     down = tuple(below(part) for part in parts if goes(part))
     stay = tuple(part for part in parts if not goes(part))
@@ -91,7 +91,7 @@ def _through(below: Project, part: Scalar) -> Scalar:
     return part.substitute({item.name: item.expression for item in below.items})
 
 
-def _renamed(node: Filter, side: Node) -> Scalar:
+def _condition_of(node: Filter, side: Node) -> Scalar:
     """The sides of a union have the same column names, so the condition holds for each as it stands."""
     assert set(node.condition.columns) <= set(side.columns)
     return node.condition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -21,29 +21,33 @@ Part = tuple[str, pa.Table, int]
 
 
 class Batch:
-    """Collects inserts and deletes; nothing is durable until the `with` block ends without an error."""
+    """Collects inserts and deletes. Nothing is written unless the `with` block ends without an error."""
 
     def __init__(
-        self, catalog: Callable[[], Catalog], log: InsertLog, on_events: Callable[[], None] = lambda: None
+        self,
+        catalog: Callable[[], Catalog],
+        log: InsertLog,
+        on_events: Callable[[], None] = lambda: None,
+        marks: Mapping[str, str] | None = None,
     ) -> None:
-        self._catalog, self._log, self._on_events = catalog, log, on_events
+        self._catalog, self._log, self._on_events, self._marks = catalog, log, on_events, marks
         self._parts: list[Part] = []
         self._advanced: dict[str, int | float | str] = {}
 
     def insert(self, relation: str, rows: Any) -> None:
-        """Adds rows: dicts, tuples, Arrow, Polars or pandas."""
-        target = self._fed(relation)
+        """Add rows: dicts, tuples, Arrow, Polars or pandas."""
+        target = self._insertable(relation)
         rows = documents_as_text(rows) if target.name == BUS else rows
         self._parts.append((target.name, coerce(rows, _with_null_keys(target.columns, target.primary_key)), 1))
 
     def delete(self, relation: str, rows: Any) -> None:
-        """Takes rows away: whole rows of a bag; of a keyed table the key columns decide."""
+        """Delete rows: whole rows of a bag, rows with the same key of a keyed table."""
         target = self._deletable(relation)
         columns = _with_null_keys(target.columns, names(target.columns) if target.primary_key else ())
         self._parts.append((target.name, coerce(rows, columns), -1))
 
     def tombstone(self, relation: str, keys: Sequence[Any]) -> None:
-        """Takes away the rows of a keyed table that have these keys (tuples of the key columns)."""
+        """Delete the rows of a keyed table that have these keys (tuples of the key columns)."""
         target = self._deletable(relation)
         if not target.primary_key:
             raise errors.make(
@@ -54,23 +58,23 @@ class Batch:
         self._parts.append((target.name, coerce(rows, columns), -1))
 
     def advance(self, column: str, value: Any) -> None:
-        """Moves the frontier of `relation.column` with this batch, after the step that it becomes."""
-        relation, field = self._frontier(column)
+        """Move the watermark of `relation.column`, after the step of this batch."""
+        relation, field = self._watermark_column(column)
         table = coerce([{field.name: value}], (replace(field, nullable=False),))
         self._advanced[f"{relation.name}.{field.name}"] = _stored(table.column(0)[0])
 
     def add(self, relation: str, table: pa.Table, weight: int) -> None:
-        """Rows that are already of the relation's exact types."""
+        """Add rows that have the exact types of the relation."""
         self._parts.append((relation, table, weight))
 
     def commit(self) -> int | None:
-        """Writes the entry; returns its number, None if there was nothing to write."""
+        """Write the entry; returns its number, None if there was nothing to write."""
         parts = [part for part in self._parts if part[1].num_rows]
         header = EntryHeader(advance=self._advanced) if self._advanced else None
         self._parts, self._advanced = [], {}
         if any(relation == BUS for relation, _, _ in parts):
             self._on_events()
-        return self._log.append(parts, header) if parts or header else None
+        return self._log.append(parts, header, self._marks) if parts or header else None
 
     def __enter__(self) -> Batch:
         return self
@@ -81,18 +85,18 @@ class Batch:
         if kind is None:
             self.commit()
 
-    def _frontier(self, place: str) -> tuple[Relation, Column]:
-        """The relation and column of `relation.column`, which must have a frontier."""
-        name, dot, wanted = place.rpartition(".")
+    def _watermark_column(self, path: str) -> tuple[Relation, Column]:
+        """The relation and column of `relation.column`, which must have a watermark."""
+        name, dot, column_name = path.rpartition(".")
         if not dot:
             raise errors.make(
-                "SYNTAX_ERROR", message=f"'{place}' names no column", hint=f"write relation.column, such as {place}.ts"
+                "SYNTAX_ERROR", message=f"'{path}' names no column", hint=f"write relation.column, such as {path}.ts"
             )
         relation = self._catalog().get(name)
-        column = relation.column(wanted)
+        column = relation.column(column_name)
         if column is None:
-            known = errors.did_you_mean(wanted, names(relation.columns), "columns")
-            raise errors.make("UNKNOWN_COLUMN", name=wanted, hint=known)
+            hint = errors.did_you_mean(column_name, names(relation.columns), "columns")
+            raise errors.make("UNKNOWN_COLUMN", name=column_name, hint=hint)
         if not any(note.column == column.name for note in relation.times):
             raise errors.make(
                 "NOT_SUPPORTED",
@@ -101,7 +105,7 @@ class Batch:
             )
         return relation, column
 
-    def _fed(self, name: str) -> Relation:
+    def _insertable(self, name: str) -> Relation:
         relation = self._catalog().get(name)
         if relation.kind not in ("source", "table"):
             raise errors.make(
@@ -117,28 +121,28 @@ class Batch:
         return relation
 
     def _deletable(self, name: str) -> Relation:
-        relation = self._fed(name)
+        relation = self._insertable(name)
         if relation.kind == "source" or relation.append_only:
-            what = "a source" if relation.kind == "source" else "append_only"
+            reason = "a source" if relation.kind == "source" else "append_only"
             raise errors.make(
                 "APPEND_ONLY",
-                message=f"{relation.name} is {what}: its rows cannot be deleted",
+                message=f"{relation.name} is {reason}: its rows cannot be deleted",
                 hint=f"declare it as CREATE TABLE {relation.name} (...) without append_only to delete from it",
             )
         return relation
 
 
 def _stored(value: pa.Scalar) -> int | float | str:
-    """A value as frontiers have it: microseconds, days, a number, a decimal's digits."""
+    """A value as watermarks store it: microseconds, days, a number, the digits of a decimal."""
     if pa.types.is_timestamp(value.type):
         return int(value.cast(pa.timestamp("us", value.type.tz)).value)
     if pa.types.is_date(value.type):
         return int(value.cast(pa.int32()).as_py())
-    found = value.as_py()
-    return found if isinstance(found, int | float) else str(found)
+    plain = value.as_py()
+    return plain if isinstance(plain, int | float) else str(plain)
 
 
 def _with_null_keys(columns: Schema, free: tuple[str, ...]) -> Schema:
-    """Columns of which some may be NULL whatever was declared: a row without a key is refused by its table, on record
-    in `system.errors`, not by the call; and a delete needs no more than its key."""
+    """The columns with some of them nullable. A row without a key is rejected by its table and recorded in
+    `system.errors`, not by the call; and a delete needs no more than the key."""
     return tuple(replace(column, nullable=True) if column.name in free else column for column in columns)

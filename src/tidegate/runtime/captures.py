@@ -1,4 +1,4 @@
-"""Captures at work: what happens elsewhere enters the insert log with the source position behind it, exactly once."""
+"""Running captures: rows of other servers enter the insert log together with their source position, exactly once."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class LogIntake:
     @property
     def position(self) -> Any:
         """The position of the last rows, without that of tables which were dropped or replaced since."""
-        found = self._inserts.marks().get(self._session)
-        if not isinstance(found, dict) or not isinstance(found.get(TABLES), dict):
-            return found
-        known, first = self._inserts.marks().get(TABLES, {}), self._ledger.first_entries()
-        kept = {
+        position = self._inserts.marks().get(self._session)
+        if not isinstance(position, dict) or not isinstance(position.get(TABLES), dict):
+            return position
+        entries, first = self._inserts.marks().get(TABLES, {}), self._ledger.first_entries()
+        filled = {
             name: value
-            for name, value in found[TABLES].items()
-            if name not in known or known[name] >= first.get(name, 0)
+            for name, value in position[TABLES].items()
+            if name not in entries or entries[name] >= first.get(name, 0)
         }
-        return {**found, TABLES: kept}
+        return {**position, TABLES: filled}
 
     def append(self, rows: Sequence[Rows], position: Any, rejected: Sequence[RejectedRow] = ()) -> None:
         log = self._inserts
@@ -61,37 +61,37 @@ class LogIntake:
             log.append(parts, header, {self._session: position, TABLES: self._filled(rows)})
 
     def _parts(self, rows: Sequence[Rows]) -> list[Rows]:
-        """Events get their time from the log. A weight of 0 takes all rows of a table away."""
-        found: list[Rows] = []
+        """The parts of an entry: events get their time from the log, and a weight of 0 deletes all rows of a table."""
+        parts: list[Rows] = []
         for relation, table, weight in rows:
             if relation == BUS:
                 table = _untimed(table)
             elif weight == 0:
-                keys = self._contents.keys_with_pending(self._catalog.value.get(relation), found)
+                keys = self._contents.keys_with_pending(self._catalog.value.get(relation), parts)
                 table, weight = keys, -1
             if table.num_rows:
-                found.append((relation, table, weight))
-        return found
+                parts.append((relation, table, weight))
+        return parts
 
     def _filled(self, rows: Sequence[Rows]) -> dict[str, int]:
-        """The tables that have their content with this entry, or had it before."""
-        known: dict[str, int] = dict(self._inserts.marks().get(TABLES, {}))
+        """For each captured table the entry with its first content, which for new tables is this one."""
+        entries: dict[str, int] = dict(self._inserts.marks().get(TABLES, {}))
         first, head = self._ledger.first_entries(), self._inserts.head()
         for relation in {name for name, _, _ in rows if name != BUS}:
-            if known.get(relation, -1) < first.get(relation, 0):
-                known[relation] = head
-        return known
+            if entries.get(relation, -1) < first.get(relation, 0):
+                entries[relation] = head
+        return entries
 
 
 def _untimed(events: pa.Table) -> pa.Table:
-    place = events.schema.get_field_index(TIME)
+    index = events.schema.get_field_index(TIME)
     return events.set_column(
-        place, events.schema.field(TIME), pa.nulls(events.num_rows, events.schema.field(TIME).type)
+        index, events.schema.field(TIME), pa.nulls(events.num_rows, events.schema.field(TIME).type)
     )
 
 
 class Captures:
-    """All captures of a database. One whose other end is away is tried again; one that fails for good says why."""
+    """All captures of a database. One whose server cannot be reached is retried; a permanent failure is raised."""
 
     def __init__(
         self,
@@ -110,21 +110,21 @@ class Captures:
         self.failures: dict[str, errors.Error] = {}
 
     def catch_up(self) -> None:
-        """Takes in what there is now. Those that run do so by themselves."""
+        """Append what the sources have now. Captures that run in a thread do so by themselves."""
         for session, sources in capture_sessions(self._catalog.value).items():
             if session not in self._running:
-                intake, capture = self._kept(session, sources)
+                intake, capture = self._idle_capture(session, sources)
                 capture.catch_up(intake)
 
     def start(self) -> None:
-        """Follows everything that the catalog has, each from a thread of its own."""
-        wanted = capture_sessions(self._catalog.value)
+        """Follow all captured sources of the catalog, each session in its own thread."""
+        defined = capture_sessions(self._catalog.value)
         for session in list(self._running):
-            if session not in wanted or self._running[session][3] != _names(wanted[session]):
+            if session not in defined or self._running[session][3] != _names(defined[session]):
                 self._stop(session)
-        for session, sources in wanted.items():
+        for session, sources in defined.items():
             if session not in self._running:
-                intake, capture = self._kept(session, sources)
+                intake, capture = self._idle_capture(session, sources)
                 self._idle.pop(session)
                 work = (session, intake, capture)
                 thread = threading.Thread(target=self._run, args=work, daemon=True, name="capture")
@@ -140,29 +140,29 @@ class Captures:
         self._idle.clear()
 
     def check(self) -> None:
-        """Raises what ended a capture for good, if something did."""
+        """Raise the error that ended a capture, if there is one."""
         for failure in self.failures.values():
             raise failure
 
     def metrics(self) -> dict[str, Mapping[str, float]]:
-        """Figures of each capture, by the relations that it feeds."""
+        """The metrics of each capture, by the relations that it feeds."""
         return {", ".join(names): capture.metrics() for _, capture, _, names in list(self._running.values())}
 
     def forget(self, before: Catalog, after: Catalog) -> None:
-        """Removes at the other end what belonged to captures that no longer are."""
-        left = capture_sessions(after)
+        """Remove the remote state (such as replication slots) of captures that were dropped."""
+        remaining = capture_sessions(after)
         for session, sources in capture_sessions(before).items():
-            if session not in left:
+            if session not in remaining:
                 if session in self._running:
                     self._stop(session)
                 try:
-                    self._kept(session, sources)[1].drop_remote_state()
+                    self._idle_capture(session, sources)[1].drop_remote_state()
                 except (OSError, errors.Error) as problem:
                     _log.warning("what %s left at its origin stays there: %s", ", ".join(_names(sources)), problem)
                 self._idle.pop(session)
 
-    def _kept(self, session: str, sources: Sequence[CapturedSource]) -> tuple[LogIntake, Capture]:
-        """The capture of a session. One that catches up from time to time stays what it is meanwhile."""
+    def _idle_capture(self, session: str, sources: Sequence[CapturedSource]) -> tuple[LogIntake, Capture]:
+        """The capture of a session that has no thread. It is reused until the relations of the session change."""
         names = _names(sources)
         if session in self._idle and self._idle[session][2] != names:
             self._idle.pop(session)[1].close()
@@ -202,7 +202,7 @@ class Captures:
                 return
 
     def _failed(self, session: str, problem: Exception) -> None:
-        """Whatever it was: a pipeline whose input has stopped must not go on as if nothing more came."""
+        """Record any error: a pipeline whose input has stopped must not continue as if its input had ended."""
         if not isinstance(problem, errors.Error):
             names = errors.enumerated(self._running[session][3], "and") if session in self._running else session
             problem = errors.make(

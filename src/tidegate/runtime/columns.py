@@ -1,4 +1,4 @@
-"""Whole columns at once, where that is certain to give the same as value by value: the fast way in."""
+"""Vectorised conversion of whole columns, where the result is certain to be the same as value by value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint1
 
 
 def native(values: Sequence[Any], target: pa.DataType) -> pa.Array[Any] | None:
-    """The column, if all values are None or of the one Python type that is `target`'s own, and fit."""
+    """The column, if all values are None or have the Python type that corresponds to `target`, and fit."""
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
         return pa.nulls(len(values), target)
@@ -36,7 +36,7 @@ def native(values: Sequence[Any], target: pa.DataType) -> pa.Array[Any] | None:
 
 
 def cast(array: pa.ChunkedArray[Any], target: pa.DataType) -> pa.ChunkedArray[Any] | None:
-    """The column in type `target`, if every value keeps its exact meaning. None: go value by value."""
+    """The column cast to `target`, if every value keeps its exact meaning; None if it must be done value by value."""
     if isinstance(array.type, pa.DictionaryType):
         array = array.cast(array.type.value_type)
     if array.type == target:
@@ -50,7 +50,8 @@ def cast(array: pa.ChunkedArray[Any], target: pa.DataType) -> pa.ChunkedArray[An
 
 
 def _bridged(array: pa.ChunkedArray[Any], target: pa.DataType) -> pa.ChunkedArray[Any]:
-    """Where Arrow needs a step between: a timestamp without a zone is UTC; integers become wide decimals first."""
+    """Cast through an intermediate type where Arrow needs one: timestamps without a zone are UTC, and integers become
+    wide decimals first."""
     source = array.type
     if isinstance(source, pa.TimestampType) and source.tz is None and getattr(target, "tz", None):
         return array.cast(pa.timestamp(source.unit, tz="UTC"))
@@ -95,7 +96,7 @@ def _same_family(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _nested_alike(source: pa.DataType, target: pa.DataType) -> bool:
-    """Lists and structs whose parts are exactly alike but for their names and layouts."""
+    """True for lists and structs whose parts differ in names and layouts only."""
     if isinstance(target, pa.ListType) and isinstance(source, (pa.ListType, pa.LargeListType)):
         return _alike(source.value_type, target.value_type)
     if isinstance(target, pa.StructType) and isinstance(source, pa.StructType):

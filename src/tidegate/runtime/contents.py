@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -16,9 +17,9 @@ from tidegate.catalog.system import PREFIX
 from tidegate.connectors.contract import Rows
 from tidegate.core import zset
 from tidegate.core.columns import WEIGHT
-from tidegate.core.render import json_row
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
+from tidegate.core.zset import frame_of
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import Readiness
 from tidegate.runtime.system import SystemRelations
@@ -26,12 +27,12 @@ from tidegate.spark.connection import SparkConnection
 from tidegate.sql import statements as s
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.ledger import Ledger
-from tidegate.storage.step_header import LateRow
+from tidegate.storage.step_header import LateRow, row_texts
 from tidegate.storage.step_log import StepLog
 
 
 class Contents:
-    """Reads relations off the step log, and rows that no step has processed yet off the insert log."""
+    """Reads relations from the step log, and rows that no step has processed yet from the insert log."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Contents:
         self._catalog, self._log, self._inserts, self._ledger = catalog, log, inserts, ledger
         self._spark, self._readiness, self._system = spark, readiness, system
 
-    def select(self, query: s.Query, as_of: int | None = None) -> pa.Table:
+    def select(self, query: s.Query, as_of: int | None = None, arguments: Mapping[str, Any] | None = None) -> pa.Table:
         """The rows of a SELECT, as of a step if it (or the caller) names one."""
         step = query.as_of_step if as_of is None else as_of
         self._log.refresh()
@@ -56,7 +57,7 @@ class Contents:
         for name in bound.relations:
             relation = self._catalog.value.readable(name)
             tables[bind.temp_name(name)] = (relation.columns, self.rows(relation.name, step))
-        return self._spark.queries.run(bound.sql, tables)
+        return self._spark.queries.run(bound.sql, tables, arguments)
 
     def rows(self, name: str, as_of: int | None = None) -> pa.Table:
         """The rows of a table, a maintained view, a system relation, or of a source as far as the insert log goes."""
@@ -64,7 +65,7 @@ class Contents:
         schema = schema_of(relation.columns)
         if relation.name.startswith(PREFIX):
             return pa.Table.from_pylist(self._system.rows(relation.name.removeprefix(PREFIX), as_of), schema=schema)
-        if relation.kept:
+        if relation.stored:
             self._readiness.check(relation)
             return self._log.content(relation.name, schema, as_of)
         if relation is EVENTS and self._logs_events():
@@ -74,15 +75,11 @@ class Contents:
     def pending(self, relation: Relation) -> list[tuple[pa.Table, int]]:
         """Rows of a relation that no step has processed yet, in order, with their weights."""
         first = max(self._log.header(self._log.last()).entry, self._ledger.first_entries().get(relation.name, 0))
-        found = []
-        for _, _, parts in self._inserts.entries(
-            max(first, self._inserts.first()), self._inserts.head(), {relation.name}
-        ):
-            found += [(part.table, part.weight) for part in parts]
-        return found
+        entries = self._inserts.entries(max(first, self._inserts.first()), self._inserts.head(), {relation.name})
+        return [(part.table, part.weight) for _, _, parts in entries for part in parts]
 
     def with_pending(self, relation: Relation) -> pa.Table:
-        """The content of a table with everything it was given, processed or not."""
+        """The content of a table with all changes that were inserted, processed or not."""
         schema = schema_of(relation.columns)
         rows = frame_of(self.rows(relation.name))
         for table, weight in self.pending(relation):
@@ -102,7 +99,7 @@ class Contents:
         return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
 
     def _check_step(self, step: int | None, query: s.Query) -> None:
-        """AS OF STEP reaches as far back as the log does."""
+        """Raise if the step log does not reach back to this step (AS OF STEP)."""
         if step is None or self._log.oldest() <= step <= self._log.last():
             return
         raise errors.make(
@@ -114,7 +111,7 @@ class Contents:
 
     def _logs_events(self) -> bool:
         """True if the events of the bus are in the step log."""
-        return uses_bus(self._catalog.value) or BUS in self._ledger.begun()
+        return uses_bus(self._catalog.value) or BUS in self._ledger.start_steps()
 
     def _events(self, schema: pa.Schema, as_of: int | None) -> pa.Table:
         """The events of the bus, as far back as the step log goes."""
@@ -136,23 +133,17 @@ class Contents:
         for header in self._log.headers():
             end = header.entry
             if header.step <= last and end > first:
-                given = [part for _, _, parts in self._inserts.entries(first, end, {relation.name}) for part in parts]
+                entries = self._inserts.entries(first, end, {relation.name})
+                parts = [part for _, _, parts in entries for part in parts]
                 late = Counter(each.row for each in self._log.late(header) if _late_at_input(each, relation))
-                tables += [_accepted(part.table.cast(schema), late) for part in given]
+                tables += [without_late(part.table.cast(schema), late) for part in parts]
                 first = end
         return pa.concat_tables(tables)
 
 
 def schema_of(columns: Schema) -> pa.Schema:
-    """The Arrow schema in which a relation's rows are shown: every column nullable."""
+    """The Arrow schema of a relation's rows as users see them: every column nullable."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
-
-
-def frame_of(table: pa.Table) -> pl.DataFrame:
-    """An Arrow table as a Polars frame."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def _apply(rows: pl.DataFrame, changes: pl.DataFrame, weight: int, relation: Relation) -> pl.DataFrame:
@@ -179,13 +170,13 @@ def _late_at_input(late: LateRow, relation: Relation) -> bool:
     return late.view is None and late.relation == relation.name
 
 
-def _accepted(rows: pa.Table, late: Counter[str]) -> pa.Table:
-    """The rows that were not late on arrival."""
+def without_late(rows: pa.Table, late: Counter[str]) -> pa.Table:
+    """The rows that were not late on arrival. `late` counts the late rows by their text; rows that are found in it are
+    taken out of it."""
     if not late:
         return rows
     accepted = []
-    for row in rows.to_pylist():
-        text = json_row(row)
+    for text in row_texts(frame_of(rows)):
         accepted.append(late[text] == 0)
         late[text] -= late[text] > 0
-    return rows.filter(pa.array(accepted))
+    return rows.filter(pa.array(accepted, pa.bool_()))

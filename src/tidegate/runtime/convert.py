@@ -1,7 +1,7 @@
-"""One Python value into one column: what each type takes, exactly, and what it refuses.
+"""One Python value for one column: what each type accepts, exactly.
 
-A converter returns the value as Arrow wants it or raises `Refused` with the reason. It never loses anything: a number
-that does not fit, text where a number is meant or a fraction that would be cut off are refused.
+A converter returns the value as Arrow expects it, or raises `InvalidValue` with the reason. It never loses anything: a
+number that does not fit, text in place of a number, or a fraction that would be cut off is rejected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidegate.core.types import spark_name
 from tidegate.errors import did_you_mean
-from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown
+from tidegate.runtime.python_values import InvalidValue, UnknownField, excerpt, mapping_of, plain
 
 Converter = Callable[[Any], Any]
 
@@ -59,8 +59,8 @@ def _converter_of_present(target: pa.DataType) -> Converter:
     }[target]
 
 
-def _is_not(value: Any, target: pa.DataType, hint: str | None = None) -> Refused:
-    return Refused(f"{shown(value)} is not a {spark_name(target)}", hint=hint)
+def _is_not(value: Any, target: pa.DataType, hint: str | None = None) -> InvalidValue:
+    return InvalidValue(f"{excerpt(value)} is not a {spark_name(target)}", hint=hint)
 
 
 def _exactly(target: pa.DataType, kind: type) -> Converter:
@@ -85,8 +85,8 @@ def _integer(target: pa.DataType) -> Converter:
         whole = _whole(value, target)
         if -bound <= whole < bound:
             return whole
-        raise Refused(
-            f"{shown(value)} does not fit into {spark_name(target)}", hint=f"it holds {-bound} to {bound - 1}"
+        raise InvalidValue(
+            f"{excerpt(value)} does not fit into {spark_name(target)}", hint=f"it holds {-bound} to {bound - 1}"
         )
 
     return convert
@@ -116,8 +116,8 @@ def _decimal(target: pa.DataType) -> Converter:
         exact = _as_decimal(value, target)
         if _digits_fit(exact, target.precision, target.scale):
             return exact
-        raise Refused(
-            f"{shown(value)} does not fit into {spark_name(target)}",
+        raise InvalidValue(
+            f"{excerpt(value)} does not fit into {spark_name(target)}",
             hint=f"it holds {target.precision - target.scale} digits before the point and {target.scale} after it",
         )
 
@@ -125,7 +125,8 @@ def _decimal(target: pa.DataType) -> Converter:
 
 
 def _as_decimal(value: Any, target: pa.DataType) -> Decimal:
-    """Floats by their shortest spelling: 0.1 is 0.1. Text is allowed here: it is how decimals are often written."""
+    """Floats are converted by their shortest representation: 0.1 is 0.1. Text is accepted, as decimals are often
+    written so."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         raise _is_not(value, target)
     try:
@@ -186,8 +187,8 @@ def _date(value: Any) -> dt.date:
 def _inside(path: str, convert: Converter, value: Any) -> Any:
     try:
         return convert(value)
-    except Refused as refused:
-        raise type(refused)(refused.reason, path + refused.path, refused.hint) from None
+    except InvalidValue as problem:
+        raise type(problem)(problem.reason, path + problem.path, problem.hint) from None
 
 
 def _array(target: pa.DataType) -> Converter:
@@ -213,8 +214,8 @@ def _map(target: pa.DataType) -> Converter:
         if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
             raise _is_not(value, target)
         if any(plain(key) is None for key, _ in pairs):
-            raise Refused(f"a key of a {spark_name(target)} is NULL")
-        return [(_inside(".key", key_of, k), _inside(f"[{shown(k)}]", value_of, v)) for k, v in pairs]
+            raise InvalidValue(f"a key of a {spark_name(target)} is NULL")
+        return [(_inside(".key", key_of, k), _inside(f"[{excerpt(k)}]", value_of, v)) for k, v in pairs]
 
     return convert
 
@@ -224,13 +225,13 @@ def _struct(target: pa.DataType) -> Converter:
     parts = {field.name: converter(field.type) for field in target.fields}
 
     def convert(value: Any) -> dict[str, Any]:
-        given = mapping_of(value)
-        if given is None:
-            given = _by_position(value, tuple(parts), target)
-        for name in given:
+        fields = mapping_of(value)
+        if fields is None:
+            fields = _by_position(value, tuple(parts), target)
+        for name in fields:
             if name not in parts:
                 raise UnknownField(str(name), hint=did_you_mean(str(name), parts, "fields"))
-        return {name: _inside(f".{name}", part, given.get(name)) for name, part in parts.items()}
+        return {name: _inside(f".{name}", part, fields.get(name)) for name, part in parts.items()}
 
     return convert
 

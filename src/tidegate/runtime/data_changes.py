@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,9 +23,15 @@ class DataChanges:
     """Evaluates changes with Spark, now, and appends them; they are durable when a method returns."""
 
     def __init__(
-        self, catalog: CurrentCatalog, contents: Contents, spark: SparkConnection, batch: Callable[[], Batch]
+        self,
+        catalog: CurrentCatalog,
+        contents: Contents,
+        spark: SparkConnection,
+        batch: Callable[[], Batch],
+        arguments: Mapping[str, Any],
     ) -> None:
         self._catalog, self._contents, self._spark, self._batch = catalog, contents, spark, batch
+        self._arguments = arguments
 
     def insert(self, statement: s.Insert) -> int:
         """INSERT INTO ... VALUES | SELECT; the number of rows."""
@@ -44,7 +51,7 @@ class DataChanges:
         return len(inserted)
 
     def delete(self, statement: s.Delete) -> int:
-        """DELETE FROM t [WHERE ...]: takes away the rows that the table has now, pending ones included."""
+        """DELETE FROM t [WHERE ...]: deletes rows that the table has now, including pending ones."""
         relation = self._catalog.value.get(statement.name.text, statement.name.span)
         with self._batch() as batch:
             batch.delete(relation.name, [])
@@ -63,10 +70,11 @@ class DataChanges:
                 hint="DELETE the old rows and INSERT the new ones, or declare a PRIMARY KEY",
                 span=statement.name.span,
             )
-        chosen = _assignments(statement, relation)
+        assignments = _assignments(statement, relation)
         where = "" if statement.where is None else f" WHERE {render(statement.where)}"
         items = ", ".join(
-            f"{chosen.get(column.name, _quoted(column.name))} AS {_quoted(column.name)}" for column in relation.columns
+            f"{assignments.get(column.name, _quoted(column.name))} AS {_quoted(column.name)}"
+            for column in relation.columns
         )
         rows = self._over_target(relation, f"SELECT {items} FROM {TARGET}{where}")
         with self._batch() as batch:
@@ -75,17 +83,17 @@ class DataChanges:
 
     def _evaluate(self, statement: s.Insert) -> pa.Table:
         if statement.query is not None:
-            return self._contents.select(statement.query)
+            return self._contents.select(statement.query, arguments=self._arguments)
         assert statement.values is not None
-        return self._spark.queries.run(f"SELECT * FROM {render(statement.values)}", {})
+        return self._spark.queries.run(f"SELECT * FROM {render(statement.values)}", {}, self._arguments)
 
     def _over_target(self, relation: Relation, text: str) -> pa.Table:
         table = self._contents.with_pending(relation)
-        return self._spark.queries.run(text, {TARGET: (relation.columns, table)})
+        return self._spark.queries.run(text, {TARGET: (relation.columns, table)}, self._arguments)
 
 
 def _assignments(statement: s.Update, relation: Relation) -> dict[str, str]:
-    chosen = {}
+    assignments = {}
     for name, value in statement.assignments:
         column = relation.column(name.text)
         if column is None:
@@ -97,20 +105,20 @@ def _assignments(statement: s.Update, relation: Relation) -> dict[str, str]:
                 hint="DELETE the row and INSERT it with its new key",
                 span=name.span,
             )
-        chosen[column.name] = render(value)
-    return chosen
+        assignments[column.name] = render(value)
+    return assignments
 
 
 def _targets(statement: s.Insert, relation: Relation) -> list[str]:
     if not statement.columns:
         return [column.name for column in relation.columns]
-    found = []
+    columns = []
     for name in statement.columns:
         column = relation.column(name.text)
         if column is None:
             raise errors.make("UNKNOWN_COLUMN", name=name.text, span=name.span, hint=_nearest(name.text, relation))
-        found.append(column.name)
-    return found
+        columns.append(column.name)
+    return columns
 
 
 def _nearest(name: str, relation: Relation) -> str | None:

@@ -1,4 +1,4 @@
-"""What the catalog asks Spark to maintain: the circuit, and the pipeline that runs it."""
+"""From the catalog to what Spark maintains: the circuit, and the pipeline that runs it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Definitions:
 
     def circuit(self) -> Circuit:
         """The circuit of everything that is maintained."""
-        begun, catalog = self._ledger.begun(), self._catalog.value
-        if self._built is None or self._built[0] is not catalog or self._built[1] != (BUS in begun):
-            self._built = (catalog, BUS in begun, compile.build(catalog, self._spark.analyzer, begun))
+        start_steps, catalog = self._ledger.start_steps(), self._catalog.value
+        if self._built is None or self._built[0] is not catalog or self._built[1] != (BUS in start_steps):
+            self._built = (catalog, BUS in start_steps, compile.build(catalog, self._spark.analyzer, start_steps))
         return self._built[2]
 
     def pipeline(self) -> PipelineDefinition | None:
@@ -51,9 +51,11 @@ class Definitions:
         if not views:
             return []
         keys = {output.relation: output.key for output in self.circuit().outputs}
-        begun = self._ledger.begun()
+        start_steps = self._ledger.start_steps()
         return [
-            ReturningView(view, keys[RESULTS + view.name], view.option("emit") == "batch", begun.get(view.name, 0))
+            ReturningView(
+                view, keys[RESULTS + view.name], view.option("emit") == "batch", start_steps.get(view.name, 0)
+            )
             for view in views
         ]
 
@@ -93,21 +95,25 @@ def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> PipelineDef
     sources = {name: source for name, source in connected.items() if isinstance(source, StreamSource)}
     first = ledger.first_entries()
     fed = {relation.name: first.get(relation.name, 0) for relation in relations if relation.name not in sources}
-    begun = {
-        name: step for name, step in ledger.begun().items() if any(name == each.relation for each in built.outputs)
+    start_steps = {
+        name: step
+        for name, step in ledger.start_steps().items()
+        if any(name == each.relation for each in built.outputs)
     }
     logged = frozenset(each.name for each in relations if each.kind == "table" and each.append_only and not each.key)
     idle = {each.name: parse_micros(option) or 0 for each in relations if (option := each.option("idle_timeout"))}
     idle |= _idle_views(built, catalog)
-    return PipelineDefinition(built, sources, fed, fingerprint(built, sources, fed, begun), logged, begun, idle)
+    return PipelineDefinition(
+        built, sources, fed, fingerprint(built, sources, fed, start_steps), logged, start_steps, idle
+    )
 
 
 def _idle_views(built: Circuit, catalog: Catalog) -> dict[str, int]:
     """The idle timeout of each view over events that has an event time of its own."""
-    found = {}
+    timeouts = {}
     for line in walk(built.watermarks):
         if isinstance(line, DeclaredWatermark) and line.relation.endswith(OF_VIEW):
             view = catalog.find(line.relation.removesuffix(OF_VIEW))
             option = view.option("idle_timeout") if view is not None else None
-            found[line.relation] = parse_micros(option or DEFAULT_IDLE) or 0
-    return found
+            timeouts[line.relation] = parse_micros(option or DEFAULT_IDLE) or 0
+    return timeouts

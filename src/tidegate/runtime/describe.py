@@ -17,17 +17,17 @@ def show(catalog: Catalog, contents: Contents, what: str) -> pa.Table:
     """SHOW: the relations of one kind."""
     if what == "tables":
         return contents.rows("system.tables")
-    chosen = [relation for relation in catalog if _matches(relation, what)]
+    relations = [relation for relation in catalog if _matches(relation, what)]
     if what in ("sources", "streams"):
-        return _table(chosen, connector=lambda each: each.connector.kind.upper() if each.connector else None)
+        return _table(relations, connector=lambda each: each.connector.kind.upper() if each.connector else None)
     if what == "sinks":
         return _table(
-            chosen,
+            relations,
             relation=lambda each: each.dependencies[0] if each.dependencies else None,
             connector=lambda each: each.connector.kind.upper() if each.connector else None,
         )
     return _table(
-        chosen,
+        relations,
         kind=lambda each: each.changes,
         emit=lambda each: (each.emit or "changes").upper().replace("_", " "),
         key=lambda each: None if each.key is None else ", ".join(each.key),
@@ -77,7 +77,7 @@ def describe(relation: Relation, extended: bool) -> pa.Table:
 
 
 def _nullable(relation: Relation, column: Column) -> bool:
-    """A declared key or NOT NULL column is not; of a view nothing is promised: a group's key may be NULL."""
+    """False for a declared key or NOT NULL column; always True for a view, since the key of a group may be NULL."""
     return relation.kind == "view" or (column.nullable and column.name not in relation.primary_key)
 
 

@@ -1,4 +1,4 @@
-"""What decides how a view emits besides its own EMIT: settings, and the sink it flows into."""
+"""EMIT strategies that a view does not state itself: from settings, and from the sink it flows into."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EARLY_FIRE = ("table.exec.emit.early-fire.enabled", "table.exec.emit.early-fire.
 
 
 def with_default_emit(statement: s.CreateView, catalog: Catalog, analyzer: Analyzer, ledger: Ledger) -> s.CreateView:
-    """The view with the EMIT that Flink's early-fire settings give a window that says none."""
+    """The view with the EMIT that Flink's early-fire settings set for a window without one."""
     enabled, delay = (ledger.setting(name) for name in EARLY_FIRE)
     if statement.query.emit is not None or (enabled or "").lower() != "true" or delay is None:
         return statement
@@ -27,13 +27,13 @@ def with_default_emit(statement: s.CreateView, catalog: Catalog, analyzer: Analy
     if not any(isinstance(node, WindowAggregate) for node in walk(bound.plan)):
         return statement
     text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{parse_micros(delay)}' MICROSECOND"
-    found = parse(text).statements[0]
-    assert isinstance(found, s.CreateView)
-    return found
+    rewritten = parse(text).statements[0]
+    assert isinstance(rewritten, s.CreateView)
+    return rewritten
 
 
 def _fires_early(plan: Node) -> bool:
-    """Whether a join anywhere below has EARLY_FIRE."""
+    """True if a join anywhere below has EARLY_FIRE."""
     return any(
         _fires_early(node.plan) if isinstance(node, View) else isinstance(node, IntervalJoin) and node.early is not None
         for node in walk(plan)
@@ -43,7 +43,7 @@ def _fires_early(plan: Node) -> bool:
 def with_forced_emit(
     sink: Sink, relation: Relation, statement: s.CreateSink, catalog: Catalog, analyzer: Analyzer
 ) -> Relation:
-    """The sink's entry, with the strategy that it forces on a view which says none: a sink that only takes insertions
+    """The sink's entry, with the strategy that it forces on a view without EMIT: a sink that only takes insertions
     gets closed windows, one that takes every change gets every change."""
     if sink.abilities.accepts == "upsert" or relation.changes == "append" or statement.relation is None:
         return relation

@@ -24,22 +24,22 @@ from tidegate.storage.step_log import StepLog
 
 MARK = "results"
 KEPT_STEPS = 100_000
-"""For so many steps it is known how often a result was revised."""
+"""The number of steps for which revisions of results are stored."""
 
 
 @dataclass(frozen=True)
 class ReturningView:
-    """A view whose results return. `key` tells its groups apart, None if nothing does; `batch`: all groups of a window
+    """A view whose results return. `key` identifies its groups, None if nothing does; `batch`: all groups of a window
     are one event."""
 
     view: Relation
     key: tuple[str, ...] | None
     batch: bool
-    begun: int
+    start_step: int
 
 
 class Revisions:
-    """How often each result was revised: a small database of its own. A step that is done again finds what was before
+    """How often each result was revised, in a SQLite database. A step that runs again reads the numbers from before
     it."""
 
     def __init__(self, path: Path) -> None:
@@ -51,21 +51,21 @@ class Revisions:
             " PRIMARY KEY (view, key)) WITHOUT ROWID"
         )
 
-    def known(self, view: str, keys: Sequence[str], step: int) -> dict[str, int]:
-        """The number of the last revision of those results that have one, as it was before a step."""
-        found = {}
+    def last_numbers(self, view: str, keys: Sequence[str], step: int) -> dict[str, int]:
+        """The number of the last revision before a step, for those results that have one."""
+        numbers = {}
         for start in range(0, len(keys), 500):
-            some = keys[start : start + 500]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT key, number, before, step FROM revisions WHERE view = ? AND key IN ({marks})"
-            for key, number, before, at in self._base.execute(query, (view, *some)):
+            chunk = keys[start : start + 500]
+            placeholders = ",".join("?" * len(chunk))
+            query = f"SELECT key, number, before, step FROM revisions WHERE view = ? AND key IN ({placeholders})"
+            for key, number, before, at in self._base.execute(query, (view, *chunk)):
                 last = before if at >= step else number
                 if last is not None:
-                    found[key] = last
-        return found
+                    numbers[key] = last
+        return numbers
 
     def keep(self, view: str, numbers: Mapping[str, tuple[int, int | None]], step: int) -> None:
-        """The new numbers of results, each with the one before."""
+        """Store the new numbers of results, each with the previous one."""
         with self._base:
             self._base.execute("BEGIN")
             self._base.executemany(
@@ -80,7 +80,7 @@ class Revisions:
 
 
 class EventResults:
-    """Appends the results of every step to the insert log, with the step that they are of as a mark."""
+    """Appends the results of every step to the insert log, with their step as a mark."""
 
     def __init__(self, folder: Path, log: StepLog, inserts: InsertLog) -> None:
         self._path, self._log, self._inserts = folder / "revisions.sqlite", log, inserts
@@ -89,20 +89,20 @@ class EventResults:
         self.emitted: Counter[str] = Counter()
 
     def apply(self, views: Sequence[ReturningView]) -> bool:
-        """Appends what has not returned yet; whether there was something."""
+        """Append the results that have not returned yet; True if there were any."""
         with self._lock:
-            last, done = self._log.last(), dict(self._inserts.marks().get(MARK, {}))
+            last, last_steps = self._log.last(), dict(self._inserts.marks().get(MARK, {}))
             events: list[tuple[Any, ...]] = []
             for each in views:
                 name = each.view.name
-                after = max(done.get(name, 0), each.begun)
+                after = max(last_steps.get(name, 0), each.start_step)
                 for step, table in self._log.changes(RESULTS + name, after, last):
                     events += self._events(each, step, table)
-                    done[name] = step
+                    last_steps[name] = step
             if not events:
                 return False
-            known = {each.view.name for each in views}
-            marks = {name: step for name, step in done.items() if name in known}
+            names = {each.view.name for each in views}
+            marks = {name: step for name, step in last_steps.items() if name in names}
             self._inserts.append([(BUS, _rows(events), 1)], None, {MARK: marks})
             return True
 
@@ -132,7 +132,7 @@ class EventResults:
             yield _payload(result.fields, result.window, numbers.get(result.key, 0), result.op == "-D")
 
     def _batched(self, each: ReturningView, step: int, table: pa.Table) -> Iterator[str]:
-        """One payload per window, with the groups that have come or changed."""
+        """One payload per window, with the groups that were added or changed."""
         windows: dict[str, list[_Result]] = {}
         for result in _results(each, table):
             if result.op != "-U":
@@ -144,14 +144,14 @@ class EventResults:
             yield _payload(f'"rows":[{",".join(rows)}]', head.window, numbers.get(head.key, 0), False)
 
     def _numbered(self, each: ReturningView, step: int, results: Sequence[_Result], always: bool) -> dict[str, int]:
-        """The number of each result's revision: 0 for the first. What never changes again needs no record."""
+        """The revision number of each result: 0 for the first. Results that never change again are not stored."""
         if each.key is None:
             return {}
         view = each.view.name
-        known = self.revisions.known(view, [result.key for result in results], step)
+        last_numbers = self.revisions.last_numbers(view, [result.key for result in results], step)
         numbers: dict[str, tuple[int, int | None]] = {}
         for result in results:
-            before = known.get(result.key)
+            before = last_numbers.get(result.key)
             first = 0 if result.op == "+I" else 1
             number = first if before is None else before + 1
             if always or number or before is not None:
@@ -163,7 +163,7 @@ class EventResults:
 
 @dataclass(frozen=True)
 class _Result:
-    """A changed row of a view: what tells its group apart, its fields and its window as JSON."""
+    """A changed row of a view: the key of its group, its fields and its window as JSON."""
 
     key: str
     op: str
@@ -172,12 +172,12 @@ class _Result:
 
 
 def _results(each: ReturningView, table: pa.Table) -> list[_Result]:
-    """In an order that is the same whenever the step is done."""
+    """The results in an order that is the same whenever the step runs."""
     visible = table.select(list(names(each.view.columns)))
     keys = json_objects(table.select(list(each.key))) if each.key else iter([""] * table.num_rows)
     rows = zip(table.column(OP).to_pylist(), json_objects(visible), keys, _windows(table), strict=True)
-    found = [_Result(key, op, fields[1:-1], window) for op, fields, key, window in rows]
-    return sorted(found, key=lambda result: (result.window or "", result.key, result.op != "-D", result.fields))
+    results = [_Result(key, op, fields[1:-1], window) for op, fields, key, window in rows]
+    return sorted(results, key=lambda result: (result.window or "", result.key, result.op != "-D", result.fields))
 
 
 def _windows(table: pa.Table) -> list[str | None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,7 +32,7 @@ from tidegate.spark.connection import SparkConnection
 from tidegate.sql import render
 from tidegate.sql import statements as s
 from tidegate.storage.insert_log import InsertLog
-from tidegate.storage.ledger import Ledger
+from tidegate.storage.ledger import Ledger, ScriptStatement
 from tidegate.storage.step_log import StepLog
 
 SETTINGS = {
@@ -53,14 +55,28 @@ class StatementExecutor:
         contents: Contents,
         tables: PolledTables,
         captures: Captures,
-        batch: Callable[[], Batch],
+        batch: Callable[..., Batch],
         subscribe: Callable[..., Subscription],
         check_writable: Callable[[], None],
     ) -> None:
         self._catalog, self._ledger, self._log, self._inserts = catalog, ledger, log, inserts
         self._spark, self._contents, self._tables, self._captures = spark, contents, tables, captures
         self._batch, self._subscribe, self._check_writable = batch, subscribe, check_writable
-        self._changes = DataChanges(catalog, contents, spark, batch)
+        self._script: ScriptStatement | None = None
+        self._arguments: Mapping[str, Any] = {}
+
+    def for_script(self, statement: ScriptStatement) -> StatementExecutor:
+        """An executor that records this statement as applied in the write that applies it, if it cannot be repeated:
+        in the entry of the insert log, or in the ledger."""
+        executor = copy(self)
+        executor._script, executor._batch = statement, partial(self._batch, statement)
+        return executor
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> StatementExecutor:
+        """An executor for statements with parameters: `arguments` are their values by name."""
+        executor = copy(self)
+        executor._arguments = arguments
+        return executor
 
     @singledispatchmethod
     def execute(self, statement: s.Statement) -> Result:
@@ -82,7 +98,7 @@ class StatementExecutor:
         existing = self._catalog.value.find(statement.name.text)
         times = existing.times if existing is not None else self._ledger.expected_lateness(statement.name.text)
         bound = compile.compile_view(statement, self._catalog.value, self._spark.analyzer, bind.Extras(times=times))
-        times = bind.known_times(bound.name, bound.columns, times, self._spark.analyzer)
+        times = bind.check_times(bound.name, bound.columns, times, self._spark.analyzer)
         return self._create(statement, compile.view_entry(statement, bound, times), bound.warnings)
 
     @execute.register(s.CreateSink)
@@ -129,9 +145,12 @@ class StatementExecutor:
     @execute.register(s.Drop)
     def _(self, statement: s.Drop) -> Result:
         self._check_writable()
-        if statement.if_exists and statement.name.text not in self._catalog.value:
-            return Result(message=f"{statement.name.text} does not exist")
-        relation = self._catalog.value.get(statement.name.text, statement.name.span)
+        name = statement.name.text
+        if name not in self._catalog.value and self._ledger.remembers(name):
+            return self._finish_drop(name)
+        if statement.if_exists and name not in self._catalog.value:
+            return Result(message=f"{name} does not exist")
+        relation = self._catalog.value.get(name, statement.name.span)
         if relation.kind != statement.kind and not (statement.kind == "stream" and relation.kind in ("source", "view")):
             raise errors.make(
                 "UNKNOWN_RELATION",
@@ -141,22 +160,32 @@ class StatementExecutor:
             )
         catalog = self._catalog.value.drop(relation.name, cascade=statement.cascade, span=statement.name.span)
         self._captures.forget(self._catalog.value, catalog)
-        for gone in {each.name for each in self._catalog.value} - {each.name for each in catalog}:
-            self._ledger.dropped(gone)
+        dropped = {each.name for each in self._catalog.value} - {each.name for each in catalog}
         self._catalog.replace(catalog)
+        self._ledger.dropped(dropped, self._script)
         return Result(message=f"dropped {relation.name}")
+
+    def _finish_drop(self, name: str) -> Result:
+        """Finish a DROP of a process that died after it wrote the catalog and before it wrote the ledger."""
+        self._ledger.dropped(
+            [each for each in self._ledger.start_steps() if each not in self._catalog.value], self._script
+        )
+        return Result(message=f"dropped {name}")
 
     @execute.register(s.Insert)
     def _(self, statement: s.Insert) -> Result:
-        return Result(message=f"{counted(self._changes.insert(statement), 'row')} inserted")
+        return Result(message=f"{counted(self._changes().insert(statement), 'row')} inserted")
 
     @execute.register(s.Delete)
     def _(self, statement: s.Delete) -> Result:
-        return Result(message=f"{counted(self._changes.delete(statement), 'row')} deleted")
+        return Result(message=f"{counted(self._changes().delete(statement), 'row')} deleted")
 
     @execute.register(s.Update)
     def _(self, statement: s.Update) -> Result:
-        return Result(message=f"{counted(self._changes.update(statement), 'row')} updated")
+        return Result(message=f"{counted(self._changes().update(statement), 'row')} updated")
+
+    def _changes(self) -> DataChanges:
+        return DataChanges(self._catalog, self._contents, self._spark, self._batch, self._arguments)
 
     @execute.register(s.RefreshTable)
     def _(self, statement: s.RefreshTable) -> Result:
@@ -171,8 +200,8 @@ class StatementExecutor:
         if column is None:
             hint = errors.did_you_mean(statement.column.text, names(relation.columns), "columns")
             raise errors.make("UNKNOWN_COLUMN", name=statement.column.text, hint=hint, span=statement.column.span)
-        found = self._spark.queries.run(f"SELECT CAST(({render(statement.value)}) AS {column.type}) AS v", {})
-        value = found.column(0)[0].as_py()
+        text = f"SELECT CAST(({render(statement.value)}) AS {column.type}) AS v"
+        value = self._spark.queries.run(text, {}, self._arguments).column(0)[0].as_py()
         if value is None:
             raise errors.make(
                 "TYPE_MISMATCH",
@@ -204,11 +233,13 @@ class StatementExecutor:
     @execute.register(s.Explain)
     def _(self, statement: s.Explain) -> Result:
         if statement.view is not None:
-            found = self.explain_view(statement.view.text, statement.stage)
+            explanation = self.explain_view(statement.view.text, statement.stage)
         else:
             assert statement.query is not None
-            found = compile.explain_query(statement.query, self._catalog.value, self._spark.analyzer, statement.stage)
-        return Result(pa.table({"plan": str(found).splitlines()}))
+            explanation = compile.explain_query(
+                statement.query, self._catalog.value, self._spark.analyzer, statement.stage
+            )
+        return Result(pa.table({"plan": str(explanation).splitlines()}))
 
     @execute.register(s.Subscribe)
     def _(self, statement: s.Subscribe) -> Result:
@@ -259,7 +290,7 @@ class StatementExecutor:
         return Result(message=f"{statement.name} = {statement.value}")
 
     def _set_early_fire(self, statement: s.Set) -> Result:
-        """Flink's settings: windows without an EMIT then emit every so often."""
+        """Flink's early-fire settings: windows without an EMIT then emit periodically."""
         enabled = statement.name == EARLY_FIRE[0]
         fits = statement.value.lower() in ("true", "false") if enabled else parse_micros(statement.value)
         if not fits:
@@ -271,9 +302,9 @@ class StatementExecutor:
         return Result(message=f"{statement.name} = {statement.value}")
 
     def query(self, statement: s.Statement, as_of: int | None) -> Result:
-        """An ad-hoc SELECT, or another statement that only shows something."""
+        """An ad-hoc SELECT, or another statement that only reads."""
         if isinstance(statement, s.Select):
-            return Result(self._contents.select(statement.query, as_of))
+            return Result(self._contents.select(statement.query, as_of, self._arguments))
         if isinstance(statement, s.Show | s.ShowCreate | s.Describe | s.Explain | s.Subscribe):
             return self.execute(statement)
         raise errors.make(
@@ -283,8 +314,8 @@ class StatementExecutor:
     def explain_view(self, name: str, stage: str) -> Explanation:
         """The plan of an existing view."""
         relation = self._catalog.value.get(name)
-        catalog, begun = self._catalog.value, self._ledger.begun()
-        return compile.explain_relation(relation, catalog, self._spark.analyzer, stage, begun)
+        catalog, start_steps = self._catalog.value, self._ledger.start_steps()
+        return compile.explain_relation(relation, catalog, self._spark.analyzer, stage, start_steps)
 
 
 def _options(connector: s.Connector) -> list[tuple[str, str, errors.Span | None]]:

@@ -121,9 +121,9 @@ def _captures(runtime: Runtime) -> Iterator[Metric]:
 
 def _outputs(runtime: Runtime) -> Iterator[Metric]:
     rows_out, sinks, behind = runtime.totals.rows_out, runtime.sinks, runtime.sinks.behind()
-    known = {name: rows for name, rows in _sorted(rows_out).items() if name == BUS or name in runtime.catalog.value}
+    existing = {name: rows for name, rows in _sorted(rows_out).items() if name == BUS or name in runtime.catalog.value}
     failing = {sink: float(sink in sinks.failures) for sink in behind}
-    yield _counter("rows_out", "Changes of a relation", "relation", known)
+    yield _counter("rows_out", "Changes of a relation", "relation", existing)
     yield _gauge("sink_lag_steps", "Steps that a sink has not applied", "sink", behind)
     yield _counter("sink_dead_letters", "Dead letters of a sink", "sink", sinks.dead_letters())
     yield _gauge("sink_failing", "1 while a sink cannot deliver and retries", "sink", failing)

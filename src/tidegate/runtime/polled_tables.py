@@ -1,4 +1,4 @@
-"""Tables that are read as a whole from elsewhere: at the start, by REFRESH TABLE, or periodically."""
+"""Tables whose source is read as a whole: at the start, by REFRESH TABLE, or periodically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import PolledSource
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.schema import names
-from tidegate.runtime.contents import Contents, frame_of, schema_of
+from tidegate.core.zset import frame_of
+from tidegate.runtime.contents import Contents, schema_of
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.sources import polled_source
 from tidegate.spark.connection import SparkConnection
@@ -33,8 +34,8 @@ RETRY_SECONDS = 5.0
 
 
 class PolledTables:
-    """Reads polled tables and appends the difference to the insert log, so that a step makes them what they are
-    elsewhere."""
+    """Reads polled tables and appends the difference to the insert log, so that a step makes them equal to their
+    source."""
 
     def __init__(
         self,
@@ -52,9 +53,9 @@ class PolledTables:
     def load_due(self) -> None:
         """Read the tables that were never read, or whose period has passed."""
         now = time.time_ns() // 1000
-        known = self._ledger.refreshes()
+        refreshes = self._ledger.refreshes()
         for relation, source in self._polled():
-            if relation.name not in known or _is_due(source, known[relation.name].time_us, now):
+            if relation.name not in refreshes or _is_due(source, refreshes[relation.name].time_us, now):
                 self._read(relation, source)
 
     def refresh(self, name: str, span: errors.Span | None = None) -> None:
@@ -86,33 +87,33 @@ class PolledTables:
             self._poller = None
 
     def seconds_until_due(self) -> float | None:
-        """In how many seconds a table has to be read again; None if none has."""
+        """The seconds until a table has to be read again; None if no table is read periodically."""
         now = time.time_ns() // 1000
-        known = self._ledger.refreshes()
-        waits = [
-            0.0 if (last := known.get(relation.name)) is None else max(0.0, (last.time_us + period - now) / 1e6)
+        refreshes = self._ledger.refreshes()
+        delays = [
+            0.0 if (last := refreshes.get(relation.name)) is None else max(0.0, (last.time_us + period - now) / 1e6)
             for relation, source in self._polled()
             if (period := source.poll_interval_us) is not None
         ]
-        return min(waits, default=None)
+        return min(delays, default=None)
 
     def _polled(self) -> list[tuple[Relation, PolledSource]]:
-        found = ((relation, polled_source(relation)) for relation in self._catalog.value.of_kind("table"))
-        return [(relation, source) for relation, source in found if source is not None]
+        sources = ((relation, polled_source(relation)) for relation in self._catalog.value.of_kind("table"))
+        return [(relation, source) for relation, source in sources if source is not None]
 
     def _read(self, relation: Relation, source: PolledSource) -> None:
         """Append what has changed, in one entry: rows that are gone are deleted, rows that differ are written. Rows
         that cannot be decoded are errors of that step, unless the last reading had the same ones."""
         read = frame_of(source.content(self._spark.session))
         key, schema = list(relation.primary_key), schema_of(relation.columns)
-        good = read.filter(pl.col(ERROR).is_null()).sort(SEQ)
-        last = good.unique(key, keep="last", maintain_order=True).filter(pl.col(WEIGHT) > 0)
+        decoded = read.filter(pl.col(ERROR).is_null()).sort(SEQ)
+        last = decoded.unique(key, keep="last", maintain_order=True).filter(pl.col(WEIGHT) > 0)
         last = last.select(names(relation.columns))
         pending = [rows for rows, _ in self._contents.pending(relation)]
         present = self._possible_rows(relation, schema, pending)
         deleted = present.join(last, on=key, how="anti")
-        written = last if pending else _changed(last, present)
-        tables = [(rows.to_arrow().cast(schema), weight) for rows, weight in ((deleted, -1), (written, 1))]
+        changed = last if pending else _changed(last, present)
+        tables = [(rows.to_arrow().cast(schema), weight) for rows, weight in ((deleted, -1), (changed, 1))]
         rejected, digest = _rejected(relation, read.filter(pl.col(ERROR).is_not_null()))
         before = self._ledger.refreshes().get(relation.name)
         new = rejected if before is None or before.refused != digest else []
@@ -156,11 +157,11 @@ def _is_due(source: PolledSource, last_us: int, now_us: int) -> bool:
 
 def _rejected(relation: Relation, bad: pl.DataFrame) -> tuple[list[list[str]], str]:
     """Rows that could not be decoded, as errors, and a digest of them."""
-    found = [
+    errors = [
         [relation.name, "MALFORMED_ROW", message, raw or ""]
         for message, raw in bad.select(ERROR, RAW).head(SHOWN_ERRORS).iter_rows()
     ]
-    return found, hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+    return errors, hashlib.sha256(json.dumps(errors).encode()).hexdigest()[:16]
 
 
 def _changed(rows: pl.DataFrame, present: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Python values as users have them: what they are without their wrappings, and how they look in an error text."""
+"""Python values of users: without the wrappers of other libraries, and as text in error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 
-class Refused(Exception):
+class InvalidValue(Exception):
     """A value that its column cannot take. `path` is where inside a nested value, such as `[2]` or `.city`."""
 
     def __init__(self, reason: str, path: str = "", hint: str | None = None) -> None:
@@ -19,7 +19,7 @@ class Refused(Exception):
         self.hint = hint
 
 
-class UnknownField(Refused):
+class UnknownField(InvalidValue):
     """A key that a struct does not have."""
 
 
@@ -38,8 +38,8 @@ def _numpy_time(value: Any) -> Any:
     return exact
 
 
-def shown(value: Any) -> str:
-    """A value in an error text, cut where it is long."""
+def excerpt(value: Any) -> str:
+    """A value as error messages show it, shortened if it is long."""
     if isinstance(value, str):
         text = f"'{value}'"
     elif isinstance(value, (dt.datetime, dt.date, dt.time, Decimal)):
@@ -50,14 +50,14 @@ def shown(value: Any) -> str:
 
 
 def mapping_of(value: Any) -> Mapping[str, Any] | None:
-    """What has named parts, as a mapping: dicts, dataclasses, named tuples, rows of Spark or SQLAlchemy. Else None."""
+    """A value with named fields as a mapping: dict, dataclass, named tuple, row of Spark or SQLAlchemy; else None."""
     if isinstance(value, Mapping):
         return value
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     for method in ("asDict", "_asdict"):
         if isinstance(value, tuple) and hasattr(value, method):
-            named: Mapping[str, Any] = getattr(value, method)()
-            return named
-    found = getattr(value, "_mapping", None)
-    return found if isinstance(found, Mapping) else None
+            mapping: Mapping[str, Any] = getattr(value, method)()
+            return mapping
+    fields_by_name = getattr(value, "_mapping", None)
+    return fields_by_name if isinstance(fields_by_name, Mapping) else None

@@ -1,4 +1,4 @@
-"""Which tables can be read: one that a connector fills is ready once everything its origin had was applied."""
+"""Which tables can be read: one with a connector is ready once the snapshot of its source was applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.storage.ledger import Ledger
 from tidegate.storage.step_log import StepLog
 
 TABLES = "tables"
-"""Under this name the insert log keeps which entry has each captured table's first content."""
+"""The mark of the insert log that holds, for each captured table, the entry with its first content."""
 
 
 class Readiness:
@@ -31,12 +31,12 @@ class Readiness:
     def by_table(self) -> dict[str, bool]:
         """True for each table with a connector that was read to its end once."""
         header = self._log.header(self._log.last())
-        loaded, begun, first = header.loaded, self._ledger.begun(), self._ledger.first_entries()
+        loaded, start_steps, first = header.loaded, self._ledger.start_steps(), self._ledger.first_entries()
         entries = {name: refresh.entry for name, refresh in self._ledger.refreshes().items()}
         captured: dict[str, int] = self._inserts.marks().get(TABLES, {})
         entries |= {name: entry for name, entry in captured.items() if entry >= first.get(name, 0)}
         return {
-            table.name: loaded.get(table.name, 0) > begun.get(table.name, 0)
+            table.name: loaded.get(table.name, 0) > start_steps.get(table.name, 0)
             or (table.name in entries and entries[table.name] < header.entry)
             for table in self._catalog.value.of_kind("table")
             if table.connector is not None

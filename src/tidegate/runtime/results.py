@@ -1,21 +1,23 @@
-"""What the engine hands to users: results of statements, changes of views, reports of steps."""
+"""What users receive: results of statements, changes of views, reports of steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pyarrow as pa
 
 from tidegate.core.render import text_cells
 from tidegate.core.tables import text_table
+from tidegate.core.zset import frame_of
 from tidegate.errors import Warning_
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
+    from pandas import DataFrame as PandasFrame  # type: ignore[import-untyped]
+    from polars import DataFrame as PolarsFrame
 
 
 @dataclass(frozen=True)
@@ -35,16 +37,37 @@ class Result:
         columns = [column.to_pylist() for column in self.table.columns]
         return list(zip(*columns, strict=True)) if columns else []
 
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows that no `fetchone` or `fetchall` has returned yet."""
+        return list(self._unread)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row; None after the last one."""
+        return next(self._unread, None)
+
+    @cached_property
+    def _unread(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows())
+
     def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
         return self.table
 
-    def polars(self) -> pl.DataFrame:
-        frame = pl.from_arrow(self.table)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+    def polars(self) -> PolarsFrame:
+        """The rows as a Polars frame."""
+        return frame_of(self.table)
 
-    def pandas(self) -> pandas.DataFrame:
+    def pl(self) -> PolarsFrame:
+        """The rows as a Polars frame, as `polars`."""
+        return self.polars()
+
+    def pandas(self) -> PandasFrame:
+        """The rows as a pandas frame."""
         return self.table.to_pandas()
+
+    def df(self) -> PandasFrame:
+        """The rows as a pandas frame, as `pandas`."""
+        return self.pandas()
 
     def show(self) -> None:
         """Prints the rows as a table."""

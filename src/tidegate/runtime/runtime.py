@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
-from tidegate.catalog.bus import BUS, EVENTS
+from tidegate.catalog.bus import BUS, EVENTS, complete_events
 from tidegate.connectors.contract import StreamSource
 from tidegate.connectors.webhook.dead_letters import dead_letters
 from tidegate.core.types import arrow_schema
@@ -21,6 +21,7 @@ from tidegate.runtime.execute import StatementExecutor
 from tidegate.runtime.monitoring import Totals
 from tidegate.runtime.polled_tables import PolledTables
 from tidegate.runtime.readiness import Readiness
+from tidegate.runtime.script import ScriptRunner
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.subscription import Subscription, inserted
 from tidegate.runtime.system import SystemRelations
@@ -28,11 +29,12 @@ from tidegate.spark.connection import SparkConnection
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.integrity import check_complete, remove_leftovers
-from tidegate.storage.ledger import Ledger
+from tidegate.storage.ledger import Ledger, ScriptStatement
 from tidegate.storage.objects import LocalStorage
 from tidegate.storage.step_log import StepLog
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 DEFAULT_RETENTION = 1000
@@ -98,13 +100,17 @@ class Runtime:
             self.subscribe,
             self.check_writable,
         )
-        self.inserts.clock = self.now_us
+        self.scripts = ScriptRunner(self.catalog, self.ledger, self.inserts, self.statements)
+        self.inserts.complete = self._complete
         if not read_only:
             self.inserts.open_for_writing()
 
     def now_us(self) -> int:
         """Processing time in microseconds since 1970."""
         return time.time_ns() // 1000 if self.spark.wall else self.spark.pipeline.clock.next_us()
+
+    def _complete(self, relation: str, rows: pa.Table) -> pa.Table:
+        return complete_events(rows, self.now_us()) if relation == BUS else rows
 
     def check_writable(self) -> None:
         """Raise if the database is closed or was opened for reading only."""
@@ -113,10 +119,12 @@ class Runtime:
         if self.read_only:
             raise errors.make("READ_ONLY", folder=str(self.folder.root))
 
-    def batch(self) -> Batch:
-        """Changes of several relations that become one entry of the insert log."""
+    def batch(self, script: ScriptStatement | None = None) -> Batch:
+        """Changes of several relations that become one entry of the insert log. The entry names the statement of a
+        script that it comes from."""
         self.check_writable()
-        return Batch(lambda: self.catalog.value, self.inserts, self._on_events)
+        marks = None if script is None else {script.mark: script.digest}
+        return Batch(lambda: self.catalog.value, self.inserts, self._on_events, marks)
 
     def subscribe(
         self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
@@ -124,7 +132,7 @@ class Runtime:
         """The changes of a table or view: from now on, or from a step on (inclusive), or its content first."""
         self.log.refresh()
         entry = self.catalog.value.readable(relation)
-        if not entry.kept and entry is not EVENTS:
+        if not entry.stored and entry is not EVENTS:
             raise errors.make(
                 "NOT_SUPPORTED",
                 message=f"{entry.name} is a {entry.described}: its changes are not kept",
@@ -147,7 +155,7 @@ class Runtime:
             _check_bounded(definition.sources)
         self.spark.pipeline.run(definition, release, once)
         self._return_results()
-        self.sinks.open(self.catalog.value, self.ledger.begun(), follow)
+        self.sinks.open(self.catalog.value, self.ledger.start_steps(), follow)
         return definition is not None
 
     def load_tables(self) -> None:
@@ -178,7 +186,7 @@ class Runtime:
         self.check()
 
     def check(self) -> None:
-        """Raise what ended a capture, a sink or the pipeline for good."""
+        """Raise the error that ended a capture, a sink or the pipeline."""
         self.captures.check()
         self.sinks.check()
         if self.spark.started:
@@ -206,13 +214,13 @@ class Runtime:
         self._maintain_logs()
 
     def _return_results(self) -> None:
-        """Results of views over the event bus return to it."""
+        """Append the results of views over the event bus to the bus."""
         if self.event_results.apply(self.definitions.returning_views()):
             self.spark.pipeline.clock.release_own()
 
     def _maintain_logs(self) -> None:
         """Write snapshots where reading would fold too many changes, and drop steps beyond the retention."""
-        stored = {each.name: arrow_schema(each.columns) for each in self.catalog.value if each.kept}
+        stored = {each.name: arrow_schema(each.columns) for each in self.catalog.value if each.stored}
         for relation, schema in stored.items():
             if self.log.needs_snapshot(relation):
                 self.log.snapshot(relation, schema, self.log.last())
@@ -221,8 +229,8 @@ class Runtime:
             self.inserts.forget(self.spark.pipeline.consumed())
 
     def _on_events(self) -> None:
-        """Events were inserted: from now on the bus is logged."""
-        if BUS not in self.ledger.begun():
+        """Log the bus from now on, since events were inserted."""
+        if BUS not in self.ledger.start_steps():
             self.ledger.created(BUS, 0, 0)
 
     def _dead_letters(self) -> list[dict[str, Any]]:
@@ -230,7 +238,7 @@ class Runtime:
 
 
 def _check_bounded(sources: Mapping[str, StreamSource]) -> None:
-    """What runs once has to end."""
+    """Raise if an input is unbounded: a pipeline that runs once has to end."""
     for relation, source in sources.items():
         if not source.bounded:
             raise errors.make(

@@ -1,4 +1,10 @@
-"""Running a script again on a folder it was run on before."""
+"""Scripts, which may be run again on the same folder: every statement is applied once.
+
+A process can die between the effect of a statement and its record in the ledger. What happens to the statement then
+depends on its kind: a CREATE is recognised by its text in the catalog; INSERT, UPDATE, DELETE and ADVANCE by a mark in
+their entry of the insert log; a DROP by a relation that the ledger has and the catalog does not. All others (CREATE OR
+REPLACE, SET, LATENESS, REFRESH TABLE) can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,44 @@ import difflib
 from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
+from tidegate.runtime.current_catalog import CurrentCatalog
+from tidegate.runtime.execute import StatementExecutor
+from tidegate.runtime.results import Result
 from tidegate.sql import statements as s
+from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.ledger import Ledger, ScriptStatement, digest_of
 
 Create = s.CreateRelation | s.CreateView | s.CreateSink
+
+
+class ScriptRunner:
+    """Applies the statements of scripts that this folder does not have yet."""
+
+    def __init__(
+        self, catalog: CurrentCatalog, ledger: Ledger, inserts: InsertLog, statements: StatementExecutor
+    ) -> None:
+        self._catalog, self._ledger, self._inserts, self._statements = catalog, ledger, inserts, statements
+
+    def run(self, statement: s.Statement, origin: str) -> Result | None:
+        """Apply a statement of the script `origin`; None if it was applied before."""
+        recorded = ScriptStatement.of(origin, statement.text)
+        if self._ledger.applied(recorded):
+            return None
+        result = None
+        if not self._has_effect(recorded, statement):
+            check_unchanged(statement, self._catalog.value)
+            result = self._statements.for_script(recorded).execute(statement)
+        self._ledger.record(recorded)
+        return result
+
+    def _has_effect(self, recorded: ScriptStatement, statement: s.Statement) -> bool:
+        """True if the statement took effect although the ledger does not have it."""
+        if self._inserts.marks().get(recorded.mark) == recorded.digest:
+            return True
+        if not isinstance(statement, Create) or statement.or_replace:
+            return False
+        existing = self._catalog.value.find(statement.name.text)
+        return existing is not None and digest_of(existing.sql) == recorded.digest
 
 
 def check_unchanged(statement: s.Statement, catalog: Catalog) -> None:

@@ -1,4 +1,4 @@
-"""A sink as its definition in the catalog says: its connector, what it wants, and whether the two fit."""
+"""Sinks as the catalog defines them: the connector, the channels it reads, and checks that it can apply the changes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def build(relation: Relation) -> Sink:
 
 
 def patterns_of(relation: Relation) -> tuple[str, ...]:
-    """The channels that a sink of the bus wants; none if it wants all."""
+    """The channel patterns of a sink of the bus; none if it reads all channels."""
     assert relation.connector is not None
-    said = {key.casefold(): value for key, value in relation.connector.options}.get("channels")
-    return () if said is None or not is_bus(relation.dependencies[0]) else registry.channel_patterns(said)
+    channels = {key.casefold(): value for key, value in relation.connector.options}.get("channels")
+    return () if channels is None or not is_bus(relation.dependencies[0]) else registry.channel_patterns(channels)
 
 
 def visible_key(relation: Relation) -> tuple[str, ...]:
-    """The key, if all of it can be seen; parts that were not selected cannot tell rows apart elsewhere."""
+    """The key, if all of its columns are visible; hidden columns cannot identify rows at the destination."""
     key = relation.key or ()
     return key if all(relation.column(name) for name in key) else ()
 
 
 def check_fits(sink: Sink, relation: Relation, statement: s.CreateSink) -> None:
-    """A sink never gets what it cannot apply: refused when it is created."""
+    """Raise if a sink cannot apply the changes of its relation, when it is created."""
     read = statement.name.text if statement.relation is None else statement.relation.text
     able = sink.abilities
     if able.accepts == "append" and relation.changes != "append":

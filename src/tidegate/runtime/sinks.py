@@ -1,4 +1,4 @@
-"""Sinks at work: after every step each sink gets the changes it has not applied yet, exactly once."""
+"""Running sinks: after every step each sink receives the changes that it has not applied yet, exactly once."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first=1.0, longest=30.0)
 GRACE_SECONDS = 3.0
-"""A pipeline that ends waits so long for sinks that have much to do yet."""
+"""How long a pipeline that stops waits for sinks that are behind."""
 
 
 @dataclass
 class Running:
-    """One sink and how far it is. `before`: the columns of what it reads, if that had content before there was the
-    sink, which it has not been given yet. After a failure it rests until `due`, each time twice as long as before,
-    unless it knows better by itself when to try again and when to give up (`gives_up`)."""
+    """One sink and its progress. `applied_step`: the last step that it applied. `before`: the schema of what it reads,
+    until the content from before the sink was created is written. After a failure the sink is not tried until `due`:
+    the pause doubles with each attempt, unless the sink sets it and gives up by itself (`gives_up`)."""
 
     sink: Sink
     context: SinkContext
     relation: str
-    done: int
+    applied_step: int
     before: pa.Schema | None = None
     upsert: bool = False
     patterns: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Running:
 
 
 class Sinks:
-    """All sinks of a pipeline. One that fails stops alone, until it can go on: the others and the views do. While they
-    `follow`, each works in a thread of its own, so that a slow one holds up nobody; otherwise `apply` does it all."""
+    """All sinks of a pipeline. A sink that fails is retried and holds up neither views nor other sinks. While the sinks
+    follow the log, each runs in its own thread, so a slow one delays no other; otherwise `apply` runs them all."""
 
     def __init__(self, folder: Folder, log: StepLog, now: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._log, self._now = folder, log, now
@@ -70,17 +70,17 @@ class Sinks:
         self.failures: dict[str, str] = {}
         self.crash: Exception | None = None
 
-    def open(self, catalog: Catalog, begun: Mapping[str, int], follow: bool = False) -> None:
-        """Opens the sinks of the catalog that are not open, closes those that are gone or were created anew, and gives
-        them what they have not seen. `follow`: from now on each takes that by itself."""
-        wanted = {relation.name: relation for relation in catalog.of_kind("sink")}
+    def open(self, catalog: Catalog, start_steps: Mapping[str, int], follow: bool = False) -> None:
+        """Open the sinks of the catalog that are not open, close those that were dropped or replaced, and apply the
+        changes that they have not applied. `follow`: from now on each sink does so in its own thread."""
+        defined = {relation.name: relation for relation in catalog.of_kind("sink")}
         with self._lock:
             for name, running in list(self._running.items()):
-                if name not in wanted or running.context.owner != self._owner(name, begun.get(name, 0)):
+                if name not in defined or running.context.owner != self._owner(name, start_steps.get(name, 0)):
                     self._end(name)
-            for name, relation in wanted.items():
+            for name, relation in defined.items():
                 if name not in self._running:
-                    self._start(relation, catalog, begun.get(name, 0))
+                    self._start(relation, catalog, start_steps.get(name, 0))
             for running in self._running.values():
                 running.context.ending.clear()
             if follow or self._following:
@@ -96,7 +96,7 @@ class Sinks:
                 running.thread.start()
 
     def settle(self) -> None:
-        """Follows no longer: what they have not taken yet they are given now, as far as there is time for it."""
+        """Stop following the log: apply what is left, as far as there is time for it."""
         if not self._following:
             return
         with self._lock:
@@ -104,7 +104,7 @@ class Sinks:
             threads = [running.thread for running in self._running.values() if running.thread is not None]
         with self._news:
             self._news.notify_all()
-        with self.hurried():
+        with self.time_limit():
             for thread in threads:
                 thread.join()
             for running in self._running.values():
@@ -112,10 +112,10 @@ class Sinks:
             self.apply()
 
     @contextmanager
-    def hurried(self) -> Iterator[None]:
-        """What goes on in here ends soon: a sink that sends one request after the other breaks off after a while. It
-        knows how far it is, and goes on there next time."""
-        alarm = threading.Timer(GRACE_SECONDS, self._break_off)
+    def time_limit(self) -> Iterator[None]:
+        """Interrupt sinks that are still writing after a while. They know their progress, and continue there next
+        time."""
+        alarm = threading.Timer(GRACE_SECONDS, self._interrupt)
         alarm.daemon = True
         alarm.start()
         try:
@@ -123,22 +123,22 @@ class Sinks:
         finally:
             alarm.cancel()
 
-    def _break_off(self) -> None:
+    def _interrupt(self) -> None:
         for running in list(self._running.values()):
             running.context.ending.set()
             running.sink.interrupt()
 
     def check(self) -> None:
-        """Raises what no sink should ever raise."""
+        """Raise an error that is not a failure of delivery."""
         if self.crash is not None:
             raise self.crash
 
     def _work(self, name: str, running: Running) -> None:
         while self._following and self._running.get(name) is running:
             with self._news:
-                rest = running.due - self._now()
-                if rest > 0 or (running.is_open and running.done >= self._log.last()):
-                    self._news.wait(rest if rest > 0 else None)
+                pause = running.due - self._now()
+                if pause > 0 or (running.is_open and running.applied_step >= self._log.last()):
+                    self._news.wait(pause if pause > 0 else None)
                     continue
             try:
                 with running.lock:
@@ -148,7 +148,7 @@ class Sinks:
                 return
 
     def apply(self) -> None:
-        """Gives every sink what it has not seen, but for those that rest after a failure."""
+        """Apply to every sink the changes that it has not applied, except while it pauses after a failure."""
         if self._following:
             with self._news:
                 self._news.notify_all()
@@ -162,23 +162,23 @@ class Sinks:
     def oldest(self) -> int | None:
         """The step up to which every sink has applied everything, None if there is no sink."""
         with self._lock:
-            return min((running.done for running in self._running.values()), default=None)
+            return min((running.applied_step for running in self._running.values()), default=None)
 
     def dead_letters(self) -> dict[str, int]:
-        """What sinks that put aside what they cannot deliver have put aside since the start."""
+        """The number of dead letters since the start, per sink that keeps them."""
         with self._lock:
             sinks = {name: running.sink for name, running in self._running.items()}
         return {name: sink.dead_letter_count() for name, sink in sinks.items() if sink.abilities.dead_letters}
 
     def retrying(self) -> bool:
-        """Whether there is a sink that failed and will be through with it sooner or later."""
+        """True if a sink failed that gives up by itself in the end."""
         with self._lock:
             return any(running.gives_up for name, running in self._running.items() if name in self.failures)
 
     def behind(self) -> dict[str, int]:
-        """How many steps each sink has yet to apply."""
+        """The number of steps that each sink has not applied yet."""
         with self._lock:
-            return {name: self._log.last() - running.done for name, running in self._running.items()}
+            return {name: self._log.last() - running.applied_step for name, running in self._running.items()}
 
     def close(self) -> None:
         self.settle()
@@ -195,42 +195,42 @@ class Sinks:
             running.sink.close()
         self.failures.pop(name, None)
 
-    def _start(self, relation: Relation, catalog: Catalog, begun: int) -> None:
-        """A place that is wrong is the user's to know now; one that cannot be reached may be there later."""
+    def _start(self, relation: Relation, catalog: Catalog, start_step: int) -> None:
+        """Open a sink. A destination that cannot be reached is tried again later; one that is wrong is an error now."""
         source = relation if own_rows(relation) else catalog.get(relation.dependencies[0])
         folder = self._folder.sinks / quote(relation.name, safe="")
         folder.mkdir(parents=True, exist_ok=True)
-        running = Running(build(relation), self._context(relation, source, folder, begun), source.name, begun)
+        running = Running(build(relation), self._context(relation, source, folder, start_step), source.name, start_step)
         running.upsert, running.patterns = source.changes == "upsert", patterns_of(relation)
-        if source.kept and source is not relation and begun > self._log.since(source.name):
+        if source.stored and source is not relation and start_step > self._log.since(source.name):
             running.before = arrow_schema(source.columns)
         try:
             self._open(running)
         except OSError as error:
-            self._put_off(relation.name, running, str(error), error)
+            self._postpone(relation.name, running, str(error), error)
         except errors.Error as error:
             error.message = f"sink {relation.name}: {error.message}"
             raise
         self._running[relation.name] = running
 
-    def _context(self, relation: Relation, source: Relation, folder: Path, begun: int) -> SinkContext:
+    def _context(self, relation: Relation, source: Relation, folder: Path, start_step: int) -> SinkContext:
         upsert, patterns = source.changes == "upsert", patterns_of(relation)
 
         def replay(after: int) -> Iterator[tuple[int, pa.Table]]:
-            for step, table in self._log.changes(source.name, max(after, begun), self._log.last()):
-                yield step, _wanted(visible(table, step, upsert), patterns)
+            for step, table in self._log.changes(source.name, max(after, start_step), self._log.last()):
+                yield step, _matching_rows(visible(table, step, upsert), patterns)
 
-        return SinkContext(relation.name, folder, self._owner(relation.name, begun), replay)
+        return SinkContext(relation.name, folder, self._owner(relation.name, start_step), replay)
 
-    def _owner(self, name: str, begun: int) -> str:
-        """Tells a sink from all others, also from one of the same name before it."""
-        return f"{self._folder.id}#{name}#{begun}"
+    def _owner(self, name: str, start_step: int) -> str:
+        """The identity of a sink, which differs from that of an earlier sink of the same name."""
+        return f"{self._folder.id}#{name}#{start_step}"
 
     def _open(self, running: Running) -> None:
         running.sink.open(running.context)
         last = running.sink.last_step()
         if last is not None:
-            running.done, running.before = max(running.done, last), None
+            running.applied_step, running.before = max(running.applied_step, last), None
         running.is_open = True
 
     def _attempt(self, name: str, running: Running) -> None:
@@ -244,27 +244,27 @@ class Sinks:
             running.due = math.inf
             raise
         except OSError as error:
-            self._put_off(name, running, str(error), error)
+            self._postpone(name, running, str(error), error)
         except errors.Error as error:
-            told = error.message if error.hint is None else f"{error.message} ({error.hint})"
-            self._put_off(name, running, told, error)
+            reason = error.message if error.hint is None else f"{error.message} ({error.hint})"
+            self._postpone(name, running, reason, error)
         else:
             if self.failures.pop(name, None) is not None:
                 running.attempts, running.due = 0, 0.0
-                _log.warning("sink %s goes on after step %d", name, running.done)
+                _log.warning("sink %s goes on after step %d", name, running.applied_step)
 
-    def _put_off(self, name: str, running: Running, reason: str, error: Exception) -> None:
-        """Schedules the next attempt: after the pause that the sink asks for, or with exponential backoff."""
-        known = error.pause if isinstance(error, RetryAfter) else None
-        running.gives_up = known is not None
+    def _postpone(self, name: str, running: Running, reason: str, error: Exception) -> None:
+        """Schedule the next attempt: after the pause that the sink asks for, or with exponential backoff."""
+        pause = error.pause if isinstance(error, RetryAfter) else None
+        running.gives_up = pause is not None
         running.attempts += 1
-        running.due = self._now() + (BACKOFF.pause(running.attempts) if known is None else known)
+        running.due = self._now() + (BACKOFF.pause(running.attempts) if pause is None else pause)
         if name not in self.failures:
             _log.warning("sink %s stopped, and will be tried again: %s", name, reason)
         self.failures[name] = reason
 
     def _set_alarm(self) -> None:
-        """A sink that rests is tried again even if no step comes."""
+        """Schedule the retry of a sink that failed, which happens even if no step follows."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -286,21 +286,21 @@ class Sinks:
         last = self._log.last()
         if running.before is not None:
             self._begin(running, running.before)
-        for step, table in self._log.changes(running.relation, running.done, last):
-            changes = _wanted(visible(table, step, running.upsert), running.patterns)
+        for step, table in self._log.changes(running.relation, running.applied_step, last):
+            changes = _matching_rows(visible(table, step, running.upsert), running.patterns)
             if changes.num_rows:
                 running.sink.write(step, changes)
                 failpoint("sink.applied")
-            running.done = step
-        running.done = last
+            running.applied_step = step
+        running.applied_step = last
 
     def _begin(self, running: Running, schema: pa.Schema) -> None:
-        """What was there before the sink comes first, as rows of the last step before it."""
-        rows = self._log.content(running.relation, schema, running.done)
+        """Write the content from before the sink was created, as rows of the last step before it."""
+        rows = self._log.content(running.relation, schema, running.applied_step)
         if rows.num_rows:
-            running.sink.write(running.done, inserted(rows, running.done))
+            running.sink.write(running.applied_step, inserted(rows, running.applied_step))
         running.before = None
 
 
-def _wanted(changes: pa.Table, patterns: tuple[str, ...]) -> pa.Table:
+def _matching_rows(changes: pa.Table, patterns: tuple[str, ...]) -> pa.Table:
     return matching(changes, patterns) if patterns else changes

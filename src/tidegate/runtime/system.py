@@ -1,4 +1,4 @@
-"""The rows of the system relations, read off the step log and the catalog."""
+"""The rows of the system relations, read from the step log and the catalog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SystemRelations:
 
     def rows(self, name: str, as_of: int | None = None) -> list[Row]:
         """The rows of one system relation, by its name without the prefix."""
-        made: dict[str, Callable[[int], list[Row]]] = {
+        readers: dict[str, Callable[[int], list[Row]]] = {
             "errors": self._errors,
             "late_rows": self._late_rows,
             "steps": self._steps,
@@ -43,7 +43,7 @@ class SystemRelations:
             "waterlines": self._watermarks,
             "dead_letters": lambda end: [letter for letter in self._dead_letters() if letter["step"] <= end],
         }
-        return made[name](self._log.last() if as_of is None else as_of)
+        return readers[name](self._log.last() if as_of is None else as_of)
 
     def _errors(self, end: int) -> list[Row]:
         return [
@@ -93,7 +93,7 @@ class SystemRelations:
                 "kind": view.changes,
                 "emit": (view.emit or "changes").upper().replace("_", " "),
                 "key": None if view.key is None else ", ".join(each for each in view.key if view.column(each)),
-                "rows": self._count(view.name) if view.kept else None,
+                "rows": self._count(view.name) if view.stored else None,
                 "state_rows": sizes.get(view.name, (None, None, None))[0],
                 "state_bytes": sizes.get(view.name, (None, None, None))[1],
                 "dropped_rows": sizes.get(view.name, (None, None, None))[2],
@@ -115,12 +115,12 @@ class SystemRelations:
         ]
 
     def _watermarks(self, end: int) -> list[Row]:
-        known = self._log.header(end).watermarks
+        watermarks = self._log.header(end).watermarks
         return [
-            {"relation": relation.name, "column": column.name, "value": known.get(place), "step": end}
+            {"relation": relation.name, "column": column.name, "value": watermarks.get(path), "step": end}
             for relation in (EVENTS, *self._catalog())
             for column in relation.columns
-            if (place := f"{relation.name}.{column.name}") in known
+            if (path := f"{relation.name}.{column.name}") in watermarks
             or (relation is not EVENTS and _declared(relation, column.name))
         ]
 

@@ -1,4 +1,4 @@
-"""Rows as users give them, into an exact Arrow table of a relation's columns."""
+"""Convert rows of users to an Arrow table with exactly a relation's columns."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tidegate.core.types import arrow_schema, arrow_type, spark_name
 from tidegate.errors import Error, did_you_mean, make
 from tidegate.runtime.columns import cast, native
 from tidegate.runtime.convert import converter
-from tidegate.runtime.python_values import Refused, UnknownField, mapping_of, plain, shown
+from tidegate.runtime.python_values import InvalidValue, UnknownField, excerpt, mapping_of, plain
 
 
 def coerce(rows: Any, columns: Schema, relation: str = "the relation") -> pa.Table:
     """Dicts, tuples, lists, dataclasses, Arrow, Polars or pandas; one row or many.
 
     Columns are found by name where the rows have names, else by position. A missing name is NULL; an unknown one, a
-    wrong number of values or a value that does not fit exactly is refused, naming row (from 1), column and value.
+    wrong number of values or a value that does not fit exactly is rejected, naming row (from 1), column and value.
     """
     if _is_pandas(rows):
         rows = _from_pandas(rows)
     table = _as_arrow(rows)
     if table is not None:
         return _from_arrow(table, columns, relation)
-    return _from_rows(_listed(rows, relation), columns, relation)
+    return _from_rows(_row_list(rows, relation), columns, relation)
 
 
 def _is_pandas(rows: Any) -> bool:
@@ -52,13 +52,13 @@ def _as_arrow(rows: Any) -> pa.Table | None:
     return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else None
 
 
-def _listed(rows: Any, relation: str) -> list[Any]:
+def _row_list(rows: Any, relation: str) -> list[Any]:
     if mapping_of(rows) is not None or (isinstance(rows, tuple) and rows and not _is_row(rows[0])):
         return [rows]
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
         raise make(
             "TYPE_MISMATCH",
-            message=f"{shown(rows)} is not rows of {relation}",
+            message=f"{excerpt(rows)} is not rows of {relation}",
             hint="pass a list of dicts or tuples, or an Arrow, Polars or pandas table",
         )
     return list(rows)
@@ -81,11 +81,11 @@ def _ordered(
     row: Any, number: int, columns: Schema, positions: Mapping[str, int], folded: Mapping[str, int], relation: str
 ) -> Sequence[Any]:
     """A row's values in the order of the columns."""
-    named = row if type(row) is dict else mapping_of(row)
-    if named is None:
+    mapping = row if type(row) is dict else mapping_of(row)
+    if mapping is None:
         return _by_position(row, number, columns, relation)
     values: list[Any] = [None] * len(columns)
-    for name, value in named.items():
+    for name, value in mapping.items():
         at = positions.get(name)
         if at is None:
             at = _position(name, folded, number, columns, relation)
@@ -113,21 +113,21 @@ def _by_position(row: Any, number: int, columns: Schema, relation: str) -> Seque
     if not isinstance(row, (list, tuple)):
         raise make(
             "TYPE_MISMATCH",
-            message=f"row {number}: {shown(row)} is not a row of {relation}",
+            message=f"row {number}: {excerpt(row)} is not a row of {relation}",
             hint="a row is a dict, or a tuple or list with one value per column",
         )
     if len(row) != len(columns):
-        found, expected = _counted(len(row), "value"), _counted(len(columns), "column")
+        actual, expected = _count_text(len(row), "value"), _count_text(len(columns), "column")
         raise make(
             "TYPE_MISMATCH",
-            message=f"row {number} has {found}, {relation} has {expected}",
+            message=f"row {number} has {actual}, {relation} has {expected}",
             detail=f"columns of {relation}: {', '.join(names(columns))}",
             hint="pass dicts to leave columns out",
         )
     return row
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -147,17 +147,17 @@ def _converted(values: Iterable[Any], column: Column, target: pa.DataType) -> li
     for number, value in enumerate(values, 1):
         try:
             result.append(convert(value))
-        except Refused as refused:
-            raise _refusal(refused, number, column, target) from None
+        except InvalidValue as problem:
+            raise _error_of(problem, number, column, target) from None
     return result
 
 
-def _refusal(refused: Refused, number: int, column: Column, target: pa.DataType) -> Error:
-    where = f"row {number}, column {column.name}{refused.path}"
-    if isinstance(refused, UnknownField):
-        message = f"{where}: there is no field {refused.reason} in {spark_name(target)}"
-        return make("UNKNOWN_COLUMN", message=message, hint=refused.hint)
-    return make("TYPE_MISMATCH", message=f"{where}: {refused.reason}", hint=refused.hint or _advice(target))
+def _error_of(problem: InvalidValue, number: int, column: Column, target: pa.DataType) -> Error:
+    where = f"row {number}, column {column.name}{problem.path}"
+    if isinstance(problem, UnknownField):
+        message = f"{where}: there is no field {problem.reason} in {spark_name(target)}"
+        return make("UNKNOWN_COLUMN", message=message, hint=problem.hint)
+    return make("TYPE_MISMATCH", message=f"{where}: {problem.reason}", hint=problem.hint or _advice(target))
 
 
 def _advice(target: pa.DataType) -> str:
@@ -177,13 +177,13 @@ def _require_present(array: pa.Array[Any] | pa.ChunkedArray[Any], column: Column
 
 def _from_arrow(table: pa.Table, columns: Schema, relation: str) -> pa.Table:
     folded = {column.name.casefold(): i for i, column in enumerate(columns)}
-    found: dict[int, pa.ChunkedArray[Any]] = {}
+    by_position: dict[int, pa.ChunkedArray[Any]] = {}
     for name, array in zip(table.column_names, table.columns, strict=True):
         at = folded.get(name.casefold())
         if at is None:
             raise _unknown_column(name, "the table", columns, relation)
-        found[at] = array
-    arrays = [_arrow_column(found.get(i), table.num_rows, column) for i, column in enumerate(columns)]
+        by_position[at] = array
+    arrays = [_arrow_column(by_position.get(i), table.num_rows, column) for i, column in enumerate(columns)]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
 

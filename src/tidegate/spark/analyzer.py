@@ -35,11 +35,11 @@ ELSEWHERE = {
     "histogram": "COUNT(*) with GROUP BY value",
     "topk": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ... DESC) <= k",
 }
-"""What other systems call a function that is called otherwise here."""
+"""Functions of other systems, with their name in Spark."""
 
 
 class SparkAnalyzer:
-    """Asks the JVM, and remembers what it said."""
+    """Analyses SQL in the JVM and caches the answers."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -50,7 +50,7 @@ class SparkAnalyzer:
 
     def columns(self, schema: Schema, exprs: Sequence[str]) -> Schema:
         key = ("columns", schema, tuple(exprs))
-        return self._remembered(key, lambda: self._session.select(self._frame(schema), exprs))
+        return self._ask_once(key, lambda: self._session.select(self._frame(schema), exprs))
 
     def query(self, sql: str, relations: Mapping[str, Schema]) -> Schema:
         key = ("query", sql, tuple(sorted(relations.items())))
@@ -60,18 +60,18 @@ class SparkAnalyzer:
                 self._register(name, schema)
             return self._session.sql(sql)
 
-        return self._remembered(key, ask)
+        return self._ask_once(key, ask)
 
     def literal(self, expr: str) -> object:
-        with self._translated():
+        with self._translate_errors():
             frame = DataFrame(self._session.sql(f"SELECT {expr}"), self._spark)
             return frame.collect()[0][0]
 
-    def _remembered(self, key: object, ask: Any) -> Schema:
+    def _ask_once(self, key: object, ask: Any) -> Schema:
         answer = self._answers.get(key)
         if answer is None:
             try:
-                with self._translated():
+                with self._translate_errors():
                     answer = _schema(ask())
             except Error as error:
                 answer = error
@@ -96,22 +96,22 @@ class SparkAnalyzer:
             self._registered[name] = schema
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Spark's refusals as errors of ours."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate Spark's analysis errors to our own."""
         with quiet():
             try:
                 yield
-            except (AnalysisException, ParseException) as refusal:
-                raise self._error(refusal) from None
+            except (AnalysisException, ParseException) as problem:
+                raise self._error(problem) from None
             except PySparkException as failure:
                 raise self._error(failure) from failure
 
-    def _error(self, refusal: PySparkException) -> Error:
-        error = error_of(refusal)
+    def _error(self, problem: PySparkException) -> Error:
+        error = error_of(problem)
         if error.code == "UNKNOWN_FUNCTION":
             name = error.message.split()[-1]
-            meant = ELSEWHERE.get(name.lower())
-            error.hint = f"write {meant}" if meant else did_you_mean(name, self._functions) or error.hint
+            equivalent = ELSEWHERE.get(name.lower())
+            error.hint = f"write {equivalent}" if equivalent else did_you_mean(name, self._functions) or error.hint
         return error
 
     @cached_property

@@ -30,11 +30,11 @@ def _finish(value: int, length: int) -> int:
 def hash_text(text: str, seed: int) -> int:
     """Spark's Murmur3 of a string: whole words little-endian, the rest byte by byte, each sign-extended."""
     data = text.encode()
-    whole = len(data) - len(data) % 4
+    aligned = len(data) - len(data) % 4
     value = seed
-    for start in range(0, whole, 4):
+    for start in range(0, aligned, 4):
         value = _mix(value, int.from_bytes(data[start : start + 4], "little"))
-    for byte in data[whole:]:
+    for byte in data[aligned:]:
         value = _mix(value, byte - 256 if byte > 127 else byte)
     return _finish(value, len(data))
 
@@ -44,7 +44,7 @@ def hash_int(number: int, seed: int) -> int:
 
 
 def partition(op: str, bucket: int, partitions: int) -> int:
-    """The shuffle partition Spark puts the group (op, bucket) into."""
+    """The shuffle partition to which Spark assigns the group (op, bucket)."""
     value = hash_int(bucket, hash_text(op, 42))
     signed = value - (1 << 32) if value >> 31 else value
     return signed % partitions
@@ -53,9 +53,9 @@ def partition(op: str, bucket: int, partitions: int) -> int:
 @lru_cache(maxsize=4096)
 def labels(op: str, partitions: int) -> tuple[int, ...]:
     """One bucket label per shuffle partition."""
-    found: dict[int, int] = {}
+    by_partition: dict[int, int] = {}
     label = 0
-    while len(found) < partitions:
-        found.setdefault(partition(op, label, partitions), label)
+    while len(by_partition) < partitions:
+        by_partition.setdefault(partition(op, label, partitions), label)
         label += 1
-    return tuple(found[number] for number in range(partitions))
+    return tuple(by_partition[number] for number in range(partitions))

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate.kernels.api import Clock
 from tidegate.spark import compat
+from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ def _offset(source: ClockSource, batch: int) -> dict[str, Any]:
     start: dict[str, Any] = json.loads(source.start)
     if batch < 0:
         return start
-    planned = compat.read_planned_batch(Path(source.checkpoint), batch)
+    planned = Checkpoint(Path(source.checkpoint)).batch(batch)
     feed = planned.offsets[0]
-    offset: dict[str, Any] = start if feed == compat.NO_OFFSET else json.loads(feed)
+    offset: dict[str, Any] = start if feed == NO_OFFSET else json.loads(feed)
     if not source.wall:
         return offset
     return {**offset, "time": max(offset["time"], planned.planned_ms * 1000)}

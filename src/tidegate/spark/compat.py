@@ -1,5 +1,5 @@
-"""What relies on things that Spark does not document: file layouts, property names, error texts, JVM calls. The layout
-of a checkpoint is also known to storage/generations.py, which opens folders without Spark.
+"""What relies on things that Spark does not document: property names, error texts, JVM calls. The files of a checkpoint
+are read by storage/checkpoint.py, which needs no Spark.
 
 Each assumption has a test in tests/spark/test_compat.py, which runs on every supported version of PySpark. What breaks
 with a new version breaks there first, and is mended here.
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,32 +19,11 @@ if TYPE_CHECKING:
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 ROCKSDB_PROVIDER = f"{STREAMING}.state.RocksDBStateStoreProvider"
+FIXED_AT_START = ("CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 FILE_SYSTEM_CHECKPOINTS = f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
-
-NO_OFFSET = "-"
-"""What a line of an offset file says of a source that has not been read yet."""
 
 _BATCH_PROPERTY = "streaming.sql.batchId"
 _WORKER_DID_NOT_START = "worker failed to connect back"
-
-
-@dataclass(frozen=True)
-class PlannedBatch:
-    """One file of Spark's offset log: when the batch was planned, and the offset of every source after it."""
-
-    planned_ms: int
-    offsets: tuple[str, ...]
-
-
-def read_planned_batch(checkpoint: Path, batch: int) -> PlannedBatch:
-    """Read the offset log's entry of a batch. Its lines: version, metadata as JSON, then one offset per source."""
-    _, metadata, *offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
-    return PlannedBatch(int(json.loads(metadata)["batchTimestampMs"]), tuple(offsets))
-
-
-def source_log(checkpoint: Path, index: int) -> Path:
-    """The folder that Spark keeps for a source, by its place in the query's union."""
-    return checkpoint / "sources" / str(index)
 
 
 def batch_of_task() -> int:
@@ -71,6 +50,23 @@ def is_worker_start_failure(text: str) -> bool:
     return _WORKER_DID_NOT_START in text
 
 
+def runs_tasks_once(session: SparkSession) -> bool:
+    """True if no task of a batch is ever run again: `local`, `local[N]` and `local[*]`, but not `local[N, F]`."""
+    return re.fullmatch(r"local(\[(\d+|\*)\])?", session.sparkContext.master or "") is not None
+
+
+def set_unless_static(session: SparkSession, key: str, value: str) -> None:
+    """Set a session's configuration, except for keys that are fixed when an application starts. `conf.isModifiable`
+    does not tell: it is False for keys that Spark reads without registering them, such as those of RocksDB."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        session.conf.set(key, value)
+    except AnalysisException as problem:
+        if problem.getCondition() not in FIXED_AT_START:
+            raise
+
+
 def has_active_context() -> bool:
     """True if a Spark application runs in this process."""
     from pyspark import SparkContext
@@ -79,7 +75,7 @@ def has_active_context() -> bool:
 
 
 class YoungCollector:
-    """Stands in for the module `gc` in PySpark's daemon, which runs a full collection after every task."""
+    """Replaces the module `gc` in PySpark's daemon, which runs a full collection after every task."""
 
     @staticmethod
     def collect() -> int:
@@ -96,7 +92,7 @@ def use_young_collector() -> None:
 
 
 class AnalysisSession:
-    """A JVM session that is used for nothing but analysis: no Python round trip and no DataFrame per question."""
+    """A JVM session for analysis only: no Python round trip and no DataFrame per question."""
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self._jvm: Any = spark._jvm
@@ -120,8 +116,8 @@ class AnalysisSession:
 
     def function_names(self) -> tuple[str, ...]:
         """The names of all built-in functions."""
-        listed = self._session.sessionState().functionRegistry().listFunction().mkString("\n")
-        names = (name.split(".")[-1] for name in str(listed).splitlines())
+        listing = self._session.sessionState().functionRegistry().listFunction().mkString("\n")
+        names = (name.split(".")[-1] for name in str(listing).splitlines())
         return tuple(sorted({name for name in names if name.isidentifier()}))
 
 

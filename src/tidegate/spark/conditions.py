@@ -1,4 +1,4 @@
-"""Spark's error conditions as errors of ours, in words that name only what the user wrote."""
+"""Spark's error conditions as our own errors, in terms of what the user wrote."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOISE = (
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """PySpark also prints what it refuses to stderr, which is nothing a user asked for."""
+    """Keep PySpark from also printing analysis errors on stderr."""
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
@@ -41,17 +41,17 @@ def quiet() -> Iterator[None]:
         logger.disabled = before
 
 
-def error_of(refusal: PySparkException) -> Error:
-    """The error that says what Spark said."""
-    condition = refusal.getCondition() or ""
-    parameters = refusal.getMessageParameters() or {}
+def error_of(problem: PySparkException) -> Error:
+    """Our error for an error of Spark."""
+    condition = problem.getCondition() or ""
+    parameters = problem.getMessageParameters() or {}
     code = CODES.get(condition.split(".")[0], "TYPE_MISMATCH")
-    message = _message(condition, parameters) or _cleaned(str(refusal))
+    message = _message(condition, parameters) or _cleaned(str(problem))
     return make(code, message=message, hint=_hint(condition, parameters))
 
 
 def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
-    """Our own words for the mistakes that are made most often."""
+    """Our own message for frequent mistakes; None for others."""
     plain = {key: _plain(value) for key, value in parameters.items()}
     match condition.split("."):
         case ["UNRESOLVED_ROUTINE", *_]:
@@ -63,8 +63,8 @@ def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
         case ["INVALID_EXTRACT_BASE_FIELD_TYPE"]:
             return f"{plain['base']} has no fields, it is {plain['other']}"
         case ["WRONG_NUM_ARGS", *_]:
-            wanted = plain["expectedNum"].strip("[]").replace(", ", " or ")
-            return f"{plain['functionName']} takes {wanted} arguments, not {plain['actualNum']}"
+            expected = plain["expectedNum"].strip("[]").replace(", ", " or ")
+            return f"{plain['functionName']} takes {expected} arguments, not {plain['actualNum']}"
         case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
             return f"a condition must be BOOLEAN, and {plain['filter']} is {plain['type']}"
         case ["DATATYPE_MISMATCH", "BINARY_OP_DIFF_TYPES"]:
@@ -72,22 +72,22 @@ def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
         case ["DATATYPE_MISMATCH", "BINARY_OP_WRONG_TYPE"]:
             return f"{plain['sqlExpr']} needs {plain['inputType']}, not {plain['actualDataType']}"
         case ["DATATYPE_MISMATCH", "UNEXPECTED_INPUT_TYPE"]:
-            found = f"the {plain['paramIndex']} argument {plain['inputSql']} is {plain['inputType']}"
-            return f"{found}, where {plain['requiredType']} is needed"
+            argument = f"the {plain['paramIndex']} argument {plain['inputSql']} is {plain['inputType']}"
+            return f"{argument}, where {plain['requiredType']} is needed"
         case ["INCOMPATIBLE_COLUMN_TYPE"]:
-            place = plain["columnOrdinalNumber"]
-            return f"the {place} columns do not go together: {plain['dataType2']} and {plain['dataType1']}"
+            ordinal = plain["columnOrdinalNumber"]
+            return f"the {ordinal} columns do not go together: {plain['dataType2']} and {plain['dataType1']}"
         case ["UNSUPPORTED_DATATYPE", *_]:
             return f"there is no type {plain['typeName']}"
     return None
 
 
 def _hint(condition: str, parameters: Mapping[str, str]) -> str | None:
-    """What to write instead; nothing where only the writer knows."""
+    """What to write instead, if that is known."""
     match condition.split("."):
         case ["FIELD_NOT_FOUND", *_]:
-            known = _plain(parameters["fields"]).split(", ")
-            return did_you_mean(_plain(parameters["fieldName"]), known, what="fields")
+            fields = _plain(parameters["fields"]).split(", ")
+            return did_you_mean(_plain(parameters["fieldName"]), fields, what="fields")
         case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
             return "write a comparison"
         case ["DATATYPE_MISMATCH", _] | ["INCOMPATIBLE_COLUMN_TYPE"]:

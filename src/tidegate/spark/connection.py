@@ -78,7 +78,7 @@ class SparkConnection:
     def pipeline(self) -> Pipeline:
         from tidegate.spark.pipeline import Pipeline
 
-        made = Pipeline(self.session, self._folder, self._log, self._inserts, self._on_step, self.wall)
-        if not self.wall and made.clock.next_us() == 0:
-            made.clock.set_time(VIRTUAL_EPOCH_US)
-        return made
+        pipeline = Pipeline(self.session, self._folder, self._log, self._inserts, self._on_step, self.wall)
+        if not self.wall and pipeline.clock.next_us() == 0:
+            pipeline.clock.set_time(VIRTUAL_EPOCH_US)
+        return pipeline

@@ -18,7 +18,7 @@ from tidegate.spark.pack import PackConfig, pack_frames
 
 ROWS = 1 << 18
 PATHS = "path string, written bigint"
-"""What is known of each file: its address, and a number by which its rows come after those of files before."""
+"""The columns of a file listing: the address of each file, and the sequence number of its first row."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,24 @@ class Reading:
 
 
 def read_and_pack(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of every file, packed."""
+    """Read every file and pack its rows into blocks."""
     files = (row for batch in batches for row in batch.to_pylist())
     frames = (frame for row in files for frame in _frames(reading, row["path"], row["written"]))
     return pack_frames(reading.config, frames)
 
 
 def _frames(reading: Reading, address: str, written: int) -> Iterator[pl.DataFrame]:
-    path, place = unquote(urlparse(address).path), written
-    with _named(address), pq.ParquetFile(path) as file:
+    path, seq = unquote(urlparse(address).path), written
+    with _naming_file(address), pq.ParquetFile(path) as file:
         present = {name.casefold(): name for name in file.schema_arrow.names}
-        wanted = [present[name.casefold()] for name, _ in reading.columns if name.casefold() in present]
-        for batch in file.iter_batches(batch_size=ROWS, columns=wanted, use_threads=False):
-            yield _frame(reading, batch, place, path)
-            place += batch.num_rows
+        columns = [present[name.casefold()] for name, _ in reading.columns if name.casefold() in present]
+        for batch in file.iter_batches(batch_size=ROWS, columns=columns, use_threads=False):
+            yield _frame(reading, batch, seq, path)
+            seq += batch.num_rows
 
 
-def _frame(reading: Reading, batch: pa.RecordBatch, place: int, path: str) -> pl.DataFrame:
-    """The columns with the types they are declared with; one that the file does not have is that of its folder
+def _frame(reading: Reading, batch: pa.RecordBatch, seq: int, path: str) -> pl.DataFrame:
+    """The columns in their declared types; one that the file does not have is taken from its folder
     (`day=2024-05-01/`), or NULL."""
     present = {name.casefold(): column for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     arrays = [
@@ -60,15 +60,15 @@ def _frame(reading: Reading, batch: pa.RecordBatch, place: int, path: str) -> pl
     names = [name for name, _ in reading.columns]
     frame = codec.frame_of(pa.RecordBatch.from_arrays(arrays, names))
     return frame.with_columns(
-        pl.lit(1, pl.Int64).alias(WEIGHT), pl.int_range(place, place + count, dtype=pl.Int64).alias(SEQ)
+        pl.lit(1, pl.Int64).alias(WEIGHT), pl.int_range(seq, seq + count, dtype=pl.Int64).alias(SEQ)
     )
 
 
 def _of_folder(path: str, name: str, kind: pa.DataType, count: int) -> pa.Array:
-    found = re.search(rf"/{re.escape(name)}=([^/]*)/", path, re.IGNORECASE)
-    if found is None or found[1] == "__HIVE_DEFAULT_PARTITION__":
+    match = re.search(rf"/{re.escape(name)}=([^/]*)/", path, re.IGNORECASE)
+    if match is None or match[1] == "__HIVE_DEFAULT_PARTITION__":
         return pa.nulls(count, kind)
-    return pa.repeat(pa.scalar(unquote(found[1])).cast(kind), count)
+    return pa.repeat(pa.scalar(unquote(match[1])).cast(kind), count)
 
 
 def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
@@ -79,21 +79,21 @@ def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     return array.cast(kind, safe=not pa.types.is_timestamp(kind))
 
 
-def _widens(found: pa.DataType, kind: pa.DataType) -> bool:
-    """What Spark's own reader takes for a type: the same, or one that it contains."""
-    both = (found, kind)
+def _widens(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """True if Spark's reader accepts the stored type for the declared one: the same, or a narrower one."""
+    both = (stored, kind)
     if all(pa.types.is_signed_integer(each) for each in both):
-        return bool(found.bit_width <= kind.bit_width)
+        return bool(stored.bit_width <= kind.bit_width)
     if all(pa.types.is_timestamp(each) for each in both):
         return True
     strings = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
     if pa.types.is_string(kind):
-        return any(test(found) for test in strings)
-    return bool(pa.types.is_floating(kind) and (pa.types.is_float32(found) or pa.types.is_int32(found)))
+        return any(test(stored) for test in strings)
+    return bool(pa.types.is_floating(kind) and (pa.types.is_float32(stored) or pa.types.is_int32(stored)))
 
 
-class _named:
-    """An error while reading a file says which, in the words that Spark has for it."""
+class _naming_file:
+    """Adds the name of the file to errors while reading it, in Spark's own format."""
 
     def __init__(self, address: str) -> None:
         self._address = address

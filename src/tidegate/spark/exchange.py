@@ -1,5 +1,5 @@
-"""Large blocks travel by file: Spark carries the name alone, so their bytes are not copied from process to process, nor
-compressed and sorted on the way. A file lives as long as the micro-batch that it belongs to."""
+"""Large blocks are exchanged by file: Spark only transports the name, so their bytes are not copied from process to
+process, compressed or sorted. A file lives as long as its micro-batch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BY_FILE = "@"
 
 @dataclass(frozen=True)
 class Exchange:
-    """Files of blocks on their way, under a folder that every worker sees."""
+    """Files of blocks in transit, in a folder that every worker can read."""
 
     folder: str
 
-    def sent(self, block: Block) -> Block:
-        """The block itself if it is small."""
+    def send(self, block: Block) -> Block:
+        """Write a large block to a file; a small one is returned as it is."""
         if len(block.payload) < LARGE:
             return block
         folder = Path(self.folder, str(batch_of_task()))
@@ -32,17 +32,17 @@ class Exchange:
         (folder / name).write_bytes(block.payload)
         return block._replace(tag=BY_FILE + block.tag, payload=f"{folder.name}/{name}".encode())
 
-    def received(self, block: Block) -> Block:
+    def receive(self, block: Block) -> Block:
         """The block as it was sent."""
         if not block.tag.startswith(BY_FILE):
             return block
         path = Path(self.folder, block.payload.decode())
         return block._replace(tag=block.tag.removeprefix(BY_FILE), payload=path.read_bytes())
 
-    def over(self, number: int) -> None:
-        """A micro-batch has ended: its files are not read again."""
+    def end_batch(self, number: int) -> None:
+        """Remove the files of a micro-batch that has ended."""
         shutil.rmtree(Path(self.folder, str(number)), ignore_errors=True)
 
     def begin(self) -> None:
-        """No micro-batch is under way: what is there was left behind."""
+        """Remove leftover files before the first micro-batch."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -18,7 +18,7 @@ def literal(text: str) -> str:
 
 
 def inside(sql: str, prefix: str | None) -> str:
-    """The expression with every column taken from the struct column `prefix` (None: as it stands).
+    """The expression with every column read from the struct column `prefix` (None: unchanged).
 
     >>> inside("`price` * 2", "in:bids")
     '`in:bids`.`price` * 2'
@@ -26,10 +26,10 @@ def inside(sql: str, prefix: str | None) -> str:
     if prefix is None:
         return sql
     tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
-    return render(tree.transform(lambda node: _moved(node, prefix)))
+    return render(tree.transform(lambda node: _move(node, prefix)))
 
 
-def _moved(node: exp.Expr, prefix: str) -> exp.Expr:
+def _move(node: exp.Expr, prefix: str) -> exp.Expr:
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
         return node
     root: exp.Expr = exp.column(exp.to_identifier(prefix, quoted=True))

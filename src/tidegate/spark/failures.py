@@ -1,4 +1,4 @@
-"""Why a query ended, for the user."""
+"""Failures of a query as errors for the user."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tidegate.connectors.contract import Remote, StreamSource
 
 
 def is_away(text: str, sources: Iterable[StreamSource]) -> bool:
-    """True if the query failed because the other end of a source is unreachable for now."""
+    """True if the query failed because the server of a source is temporarily unreachable."""
     return any(each.is_connection_failure(text) for each in sources if isinstance(each, Remote))
 
 
 def all_reachable(sources: Iterable[StreamSource]) -> bool:
-    """True if the other end of every source can be reached."""
+    """True if the server of every source can be reached."""
     return all(each.reachable() for each in sources if isinstance(each, Remote))
 
 
 def failure_error(text: str, sources: Iterable[StreamSource], log: Path) -> errors.Error:
     """The error for a query that failed with this text: the source's own if one knows it."""
     for source in sources:
-        known = source.failure(text)
-        if known is not None:
-            return known
+        error = source.failure(text)
+        if error is not None:
+            return error
     return errors.make("PIPELINE_FAILED", reason=_reason(text), log=str(log))
 
 

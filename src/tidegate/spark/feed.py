@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidegate.core.columns import SEQ, WEIGHT
+from tidegate.core.columns import SEQ, WEIGHT, Producer
 from tidegate.spark import blocks
 from tidegate.storage.clock_file import read_clock
 from tidegate.storage.insert_log import HEAD, InsertLog
@@ -53,7 +53,7 @@ class Entries(InputPartition):
 
 
 class Tick(InputPartition):
-    """The clock has moved: every op that asked for it hears of it."""
+    """A move of the clock, which every op that depends on time receives."""
 
     def __init__(self, clock: dict[str, Any], replay: bool) -> None:
         self.clock, self.replay = clock, replay
@@ -67,7 +67,7 @@ class Restore(InputPartition):
 
 
 class FeedReader(DataSourceStreamReader):
-    """Reads by offset; stateless, since it lives in several processes."""
+    """Reads by offset; stateless, since it runs in several processes."""
 
     def __init__(self, spec: dict[str, Any], schema: StructType) -> None:
         self.spec, self.wide = spec, schema
@@ -76,17 +76,17 @@ class FeedReader(DataSourceStreamReader):
         return cast(dict[str, Any], self.spec["start"])
 
     def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:
-        """Where a batch could end now. While nothing comes and the pipeline runs on, the answer is held back a little:
-        to be asked a hundred times a second by Spark costs more than to look at two files."""
+        """The offset at which a batch could end now. While there is no input, the answer is delayed a little: a call of
+        Spark a hundred times a second costs more than a look at two files."""
         until = time.monotonic() + PATIENCE
         while True:
             before = self._stamps()
-            found = self._latest(start)
-            if found is not start or not self.spec["alone"] or self._released() is not None:
-                return found
+            latest = self._latest(start)
+            if latest is not start or not self.spec["alone"] or self._released() is not None:
+                return latest
             while self._stamps() == before:
                 if time.monotonic() >= until:
-                    return found
+                    return latest
                 time.sleep(GLANCE)
 
     def _stamps(self) -> list[tuple[int, int]]:
@@ -106,13 +106,13 @@ class FeedReader(DataSourceStreamReader):
         if entry == start["entry"] and clock["tick"] <= start["tick"]:
             return start
         now = time.time_ns() // 1000 if self.spec["wall"] else clock["time"]
-        moved = clock["tick"] > start["tick"]
-        lines = clock.get("lines", {}) if moved else start.get("lines", {})
+        ticked = clock["tick"] > start["tick"]
+        watermarks = clock.get("lines", {}) if ticked else start.get("lines", {})
         return {
             "entry": entry,
             "tick": max(clock["tick"], start["tick"]),
             "time": max(now, start["time"]),
-            "lines": lines,
+            "lines": watermarks,
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -120,16 +120,18 @@ class FeedReader(DataSourceStreamReader):
         size = max(ENTRIES_PER_PARTITION, -(-(high - low) // self.spec["parallelism"]))
         ranges = [(i, min(i + size, high)) for i in range(low, high, size)]
         stripes = self._stripes(low, high) if len(ranges) < self.spec["parallelism"] else 1
-        found: list[InputPartition] = [Entries(*each, stripe, stripes) for each in ranges for stripe in range(stripes)]
+        partitions: list[InputPartition] = [
+            Entries(*each, stripe, stripes) for each in ranges for stripe in range(stripes)
+        ]
         fresh = start == self.spec["start"]
         if end["tick"] > start["tick"]:
-            found.append(Tick(end, fresh))
+            partitions.append(Tick(end, fresh))
         if fresh:
-            found += [Restore(path) for path in self.spec["restore"]]
-        return found
+            partitions += [Restore(path) for path in self.spec["restore"]]
+        return partitions
 
     def _stripes(self, low: int, high: int) -> int:
-        """Into how many stripes the rows of a few large entries are cut, so that all cores have work."""
+        """The number of stripes into which the rows of a few large entries are split, so that all cores have work."""
         log = InsertLog(LocalStorage(Path(self.spec["log"])))
         large = sum(log.size(number) for number in range(low, high)) >= WORTH_STRIPES
         return int(self.spec["parallelism"]) if large else 1
@@ -150,12 +152,12 @@ class FeedReader(DataSourceStreamReader):
         relations: dict[str, int] = self.spec["relations"]
         counts: dict[str, int] = {}
         advanced: list[dict[str, Any]] = []
-        refused: list[list[str | None]] = []
+        rejected: list[list[str | None]] = []
         for number, header, parts in InsertLog(LocalStorage(Path(self.spec["log"]))).entries(low, high):
             seq = number << 32
             if first:
                 advanced += [dict(header.advance)] if header.advance else []
-                refused += [list(each) for each in header.errors if number >= relations.get(each.relation, number + 1)]
+                rejected += [list(each) for each in header.errors if number >= relations.get(each.relation, number + 1)]
             for part in parts:
                 rows, at = _stripe(part.table, partition)
                 if number >= relations.get(part.name, number + 1) and rows.num_rows:
@@ -163,10 +165,10 @@ class FeedReader(DataSourceStreamReader):
                     yield _wide_rows(part.name, rows, part.weight, seq + at, schema)
                 seq += part.table.num_rows
         stats = json.dumps({"rows_in": counts, "entry": high, "advanced": advanced}).encode()
-        found = [blocks.Block(blocks.STATS, 0, "", stats)]
-        if refused:
-            found.append(blocks.Block(blocks.ERRORS, 0, "", json.dumps(refused).encode()))
-        yield _wide_blocks(found, schema)
+        records = [blocks.Block(blocks.STATS, 0, "", stats)]
+        if rejected:
+            records.append(blocks.Block(blocks.ERRORS, 0, "", json.dumps(rejected).encode()))
+        yield _wide_blocks(records, schema)
 
     def _tick(self, clock: dict[str, Any], replay: bool) -> list[blocks.Block]:
         ticks = [blocks.Block(op, bucket, blocks.TICK, b"") for op, bucket in self.spec["timed"]]
@@ -175,11 +177,11 @@ class FeedReader(DataSourceStreamReader):
         return ticks + [blocks.Block(op, bucket, blocks.REPLAY, b"") for op, bucket in self.spec["replay"]]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the pipeline forgets entries by its own record."""
+        """Do nothing: the pipeline itself removes entries that are no longer needed."""
 
 
 def _stripe(rows: pa.Table, partition: Entries) -> tuple[pa.Table, int]:
-    """The rows of a stripe, and how many stand before it."""
+    """The rows of a stripe, and the number of rows before it."""
     start = rows.num_rows * partition.stripe // partition.of
     end = rows.num_rows * (partition.stripe + 1) // partition.of
     return (rows if partition.of == 1 else rows.slice(start, end - start)), start
@@ -187,7 +189,7 @@ def _stripe(rows: pa.Table, partition: Entries) -> tuple[pa.Table, int]:
 
 def _wide_rows(relation: str, table: pa.Table, weight: int, seq: int, schema: pa.Schema) -> pa.RecordBatch:
     """Rows of one relation as the wide frame: its struct column filled, all others NULL."""
-    column = f"in:{relation}"
+    column = Producer.of_input(relation)
     target = schema.field(column).type
     count = table.num_rows
     own = WEIGHT in table.column_names
@@ -206,9 +208,9 @@ def _flat(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _wide_blocks(found: list[blocks.Block], schema: pa.Schema) -> pa.RecordBatch:
-    """Blocks that travel as they are: the address columns filled, all relations NULL."""
-    return _addressed(blocks.to_batch(found), schema)
+def _wide_blocks(records: list[blocks.Block], schema: pa.Schema) -> pa.RecordBatch:
+    """Blocks that pass through unchanged: the address columns filled, all relations NULL."""
+    return _addressed(blocks.to_batch(records), schema)
 
 
 def _addressed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -222,7 +224,7 @@ def _is_address(field: pa.Field) -> bool:
 
 
 def _restored(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Blocks that an earlier generation's state was exported as."""
+    """The blocks of exported state of an earlier generation."""
     from pyarrow import parquet
 
     for batch in parquet.ParquetFile(path).iter_batches(batch_size=64, columns=list(blocks.Block._fields)):

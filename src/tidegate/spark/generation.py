@@ -1,6 +1,6 @@
 """A generation: one circuit with its own Spark checkpoint. When the circuit changes, the next generation takes over the
-positions of the inputs and the state of every op that both have; an op or output that is new and reads an op that was
-there before begins with that op's whole content (a replay)."""
+positions of the inputs and the state of every op that both have; a new op or output over an existing op begins with the
+whole content of that op (a replay)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidegate.circuit.identity import digest
 from tidegate.circuit.model import Branch, Circuit, Input
 from tidegate.connectors import registry
 from tidegate.connectors.contract import SourceSpec, StreamSource
+from tidegate.core.columns import Producer
 from tidegate.core.schema import Schema
 from tidegate.spark import blocks, compat
 from tidegate.spark.lowering import Consumer, Replays, consumers
@@ -29,8 +30,8 @@ FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}
 
 @dataclass(frozen=True)
 class PipelineDefinition:
-    """What should run: the circuit, the connectors behind its inputs in the order of Spark's offsets, the first log
-    entry that counts for each input that the insert log feeds, a text that changes when any of it does, the inputs
+    """What a pipeline should run: the circuit, the connectors of its inputs in the order of Spark's offsets, the first
+    log entry that counts for each input that the insert log feeds, a text that changes when any of it does, the inputs
     that are tables although no op keeps their rows (their content is in the step log), and the step after which each
     relation was created, and the `idle_timeout` of those that have one, in microseconds."""
 
@@ -45,10 +46,11 @@ class PipelineDefinition:
 
 @dataclass(frozen=True)
 class Generation:
-    """What a generation is made of; it never changes once it has begun.
+    """A generation, which never changes once it has begun.
 
-    `base_step` is the last step of the generations before; `start` the feed's first offset; `positions` where the
-    connectors go on; `carried` the ops whose state was taken over; `restore` the files it is in.
+    `base_step`: the last step of the generations before; `start`: the first offset of the feed; `positions`: the source
+    positions at which connectors continue; `carried`: the ops whose state is taken over; `restore`: the files of that
+    state.
     """
 
     number: int
@@ -69,48 +71,48 @@ class Generation:
         return self.definition.fingerprint
 
     def replays(self) -> Replays:
-        """The consumers that are new here, of ops that are not."""
-        found = [
+        """The new consumers of carried ops."""
+        of_carried = [
             consumer
             for consumer in consumers(self.circuit)
             if consumer.branch.producer in self.carried and consumer.branch.origin is None
         ]
-        return Replays(tuple(consumer for consumer in found if self.is_new(consumer)))
+        return Replays(tuple(consumer for consumer in of_carried if self.is_new(consumer)))
 
     def is_new(self, consumer: Consumer) -> bool:
-        if consumer.door is not None:
+        if consumer.ingress is not None:
             return False
         if consumer.op is not None:
             return consumer.op.id not in self.carried
         return consumer.address.removeprefix(blocks.OUTPUT) in self.new_outputs()
 
     def new_outputs(self) -> set[str]:
-        """The relations that are new here, or are read in another way than before."""
+        """The outputs that are new, or read other rows than before."""
         return {name for name, read in outputs_read(self.definition).items() if self.known_outputs.get(name) != read}
 
 
 def backfilled(
     definition: PipelineDefinition, generation: Generation, name: Callable[[str], str]
 ) -> tuple[PipelineDefinition, dict[str, str]]:
-    """Give every new consumer of a table or view whose rows no op keeps a second branch, from an input on which the
-    relation's content comes once. Returns the definition and the names of these inputs by relation."""
+    """Give every new consumer of a relation whose rows no op stores a second branch, from an input that delivers the
+    content of the relation once. Returns the definition, and the names of these inputs by relation."""
     circuit, names = generation.circuit, {}
-    for view, columns in sorted(_forgotten(generation).items()):
+    for view, columns in sorted(_views_to_backfill(generation).items()):
         names[view] = name(view)
-        circuit = _second_way(circuit, view, names[view], columns, generation)
+        circuit = _with_backfill(circuit, view, names[view], columns, generation)
     for table in sorted(definition.logged):
         fresh = [
-            each for each in consumers(circuit) if each.branch.producer == f"in:{table}" and generation.is_new(each)
+            each for each in consumers(circuit) if each.branch.producer.relation == table and generation.is_new(each)
         ]
         if fresh:
             names[table] = name(table)
-            circuit = _second_input(circuit, table, names[table], {(each.address, each.port) for each in fresh})
+            circuit = _with_second_input(circuit, table, names[table], {(each.address, each.port) for each in fresh})
     fed = {**definition.fed, **dict.fromkeys(names.values(), 0)}
     return replace(definition, circuit=circuit, fed=fed), names
 
 
-def _forgotten(generation: Generation) -> dict[str, Schema]:
-    """The views that were there before, do not keep what has left them, and have a new reader."""
+def _views_to_backfill(generation: Generation) -> dict[str, Schema]:
+    """The existing views with a new reader whose op does not store the rows that it has emitted."""
     return {
         each.branch.origin.view: each.branch.origin.columns
         for each in consumers(generation.circuit)
@@ -121,8 +123,8 @@ def _forgotten(generation: Generation) -> dict[str, Schema]:
     }
 
 
-def _second_way(circuit: Circuit, view: str, name: str, columns: Schema, generation: Generation) -> Circuit:
-    """The circuit with branches from the view's content beside those from its op, for new readers."""
+def _with_backfill(circuit: Circuit, view: str, name: str, columns: Schema, generation: Generation) -> Circuit:
+    """The circuit in which new readers of a view also read its content, from an input of their own."""
     new = {
         (each.address, each.port)
         for each in consumers(circuit)
@@ -135,14 +137,14 @@ def _second_way(circuit: Circuit, view: str, name: str, columns: Schema, generat
             return branches
         origin = own[0].origin
         assert origin is not None
-        second = Branch(f"in:{name}", own[0].steps[origin.steps :], own[0].columns)
+        second = Branch(Producer.of_input(name), own[0].steps[origin.steps :], own[0].columns)
         return (*branches, second)
 
     return _with_branches(replace(circuit, inputs=(*circuit.inputs, Input(name, columns))), widened)
 
 
 def _with_branches(circuit: Circuit, changed: Callable[[tuple[Branch, ...], str, int], tuple[Branch, ...]]) -> Circuit:
-    """The circuit with the branches of every port and output changed."""
+    """The circuit with `changed` applied to the branches of every port and output."""
     ops = tuple(
         replace(
             op,
@@ -159,24 +161,24 @@ def _with_branches(circuit: Circuit, changed: Callable[[tuple[Branch, ...], str,
     return replace(circuit, ops=ops, outputs=outputs)
 
 
-def _second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[str, int]]) -> Circuit:
+def _with_second_input(circuit: Circuit, table: str, name: str, targets: set[tuple[str, int]]) -> Circuit:
     columns = next(item.columns for item in circuit.inputs if item.relation == table)
 
     def widened(branches: tuple[Branch, ...], address: str, port: int) -> tuple[Branch, ...]:
         if (address, port) not in targets:
             return branches
-        own = [branch for branch in branches if branch.producer == f"in:{table}"]
-        return branches + tuple(replace(branch, producer=f"in:{name}") for branch in own)
+        own = [branch for branch in branches if branch.producer.relation == table]
+        return branches + tuple(replace(branch, producer=Producer.of_input(name)) for branch in own)
 
     return _with_branches(replace(circuit, inputs=(*circuit.inputs, Input(name, columns))), widened)
 
 
 def outputs_read(definition: PipelineDefinition) -> dict[str, str]:
-    """A hash of each output's creation and of how it reads its rows: while it stays the same it is the same output."""
+    """A hash of each output's creation and branches: an output with the same hash is the same output."""
     return {
         output.relation: digest(
             [definition.begun.get(output.relation, 0)]
-            + [(each.producer, each.steps) for each in output.branches if "@" not in each.producer]
+            + [(each.producer, each.steps) for each in output.branches if not each.producer.is_content]
         )
         for output in definition.circuit.outputs
     }
@@ -185,24 +187,24 @@ def outputs_read(definition: PipelineDefinition) -> dict[str, str]:
 def fingerprint(
     circuit: Circuit, sources: Mapping[str, StreamSource], fed: Mapping[str, int], begun: Mapping[str, int]
 ) -> str:
-    """A hash of what should run: a pipeline resumes its generation while it stays the same."""
+    """A hash of what should run: a pipeline resumes its generation as long as the hash is the same."""
     return digest((circuit, [source.spec for source in sources.values()], fed, begun), CODEC)
 
 
 class StoredSources(Mapping[str, StreamSource]):
-    """The connectors of a stored generation, made from their specs when they are first asked for."""
+    """The connectors of a stored generation, built from their specs on first use."""
 
     def __init__(self, specs: tuple[SourceSpec, ...]) -> None:
         self._specs = {spec.relation: spec for spec in specs}
-        self._made: dict[str, StreamSource] = {}
+        self._built: dict[str, StreamSource] = {}
 
     def __getitem__(self, relation: str) -> StreamSource:
-        if relation not in self._made:
+        if relation not in self._built:
             spec = self._specs[relation]
             options = [(name, value, None) for name, value in spec.options.items()]
-            made = registry.source(spec.kind, relation, spec.columns, options, spec.format, key=spec.key)
-            self._made[relation] = cast(StreamSource, made)
-        return self._made[relation]
+            source = registry.source(spec.kind, relation, spec.columns, options, spec.format, key=spec.key)
+            self._built[relation] = cast(StreamSource, source)
+        return self._built[relation]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._specs)
@@ -251,7 +253,7 @@ def generation_of(record: GenerationRecord, folder: Path) -> Generation:
 
 
 class Generations(GenerationFiles):
-    """The generations of one data folder: finds the newest, makes the next."""
+    """The generations of one data folder: finds the newest, begins the next."""
 
     def current(self) -> Generation | None:
         """The newest generation that was begun."""
@@ -259,23 +261,24 @@ class Generations(GenerationFiles):
         return None if record is None else generation_of(record, self.folder)
 
     def begin(self, generation: Generation) -> None:
-        """Makes a generation the newest. Until this has happened the one before is still in force."""
+        """Make a generation the newest. Until then the one before is in force."""
         self.write(record_of(generation, self.folder))
 
     def export_state(self, spark: SparkSession, old: Generation, ops: set[str], number: int) -> tuple[str, ...]:
-        """Writes the state of some ops of a generation as files of blocks the next one restores from."""
+        """Write the state of some ops of a generation as files of blocks, from which the next one restores it."""
+        self.checkpoint(old.number).relocate()
         target = self.home(number) / "state"
         shutil.rmtree(target, ignore_errors=True)
         for level in range(old.circuit.depth):
-            stored = compat.read_map_state(spark, self.checkpoint(old.number), level, STATE)
+            stored = compat.read_map_state(spark, self.checkpoint(old.number).folder, level, STATE)
             payload = "concat(cast(user_map_key.name AS binary), X'00', user_map_value.blob) AS payload"
-            chosen = stored.where(F.col("key.op").isin(*ops)).selectExpr(
+            entries = stored.where(F.col("key.op").isin(*ops)).selectExpr(
                 "key.op AS op", "key.bucket AS bucket", f"'{blocks.RESTORE}' AS tag", payload
             )
-            chosen.write.mode("append").parquet(str(target))
+            entries.write.mode("append").parquet(str(target))
         return tuple(str(path) for path in sorted(target.glob("*.parquet")))
 
 
-def feed_offset(line: str) -> dict[str, Any]:
-    offset: dict[str, Any] = json.loads(line)
+def feed_offset(text: str) -> dict[str, Any]:
+    offset: dict[str, Any] = json.loads(text)
     return offset

@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors.contract import ParquetFiles, SourceContext, StreamSource
+from tidegate.core.schema import Schema
 from tidegate.spark.feed import Feed
 from tidegate.spark.generation import Generation, PipelineDefinition
 from tidegate.spark.lowering import Lowering, wide_schema
@@ -43,7 +44,7 @@ class InputFrames:
     def _feed(self, generation: Generation, lowering: Lowering, once: bool) -> DataFrame:
         circuit = generation.circuit
         fed = generation.definition.fed
-        producers = {item.producer: item.columns for item in circuit.inputs if item.relation in fed}
+        producers: dict[str, Schema] = {item.producer: item.columns for item in circuit.inputs if item.relation in fed}
         timed = [op for op in circuit.ops if op.timed]
         replayed = {consumer.branch.producer for consumer in lowering.replays.consumers}
         spec = {

@@ -55,49 +55,49 @@ class Watch:
     row: str | None = None
 
     @staticmethod
-    def of(door: Ingress) -> Watch:
-        columns = tuple(column.name for column in door.columns)
-        return Watch(door.relation, columns, door.tests, door.observed, door.checks, door.row)
+    def of(ingress: Ingress) -> Watch:
+        columns = tuple(column.name for column in ingress.columns)
+        return Watch(ingress.relation, columns, ingress.tests, ingress.observed, ingress.checks, ingress.row)
 
     def renamed(self, number: int, column: str) -> Watch:
         """Return the check with one observed column renamed."""
-        found = list(self.seen)
-        found[number] = replace(found[number], column=column)
-        return replace(self, seen=tuple(found))
+        seen = list(self.seen)
+        seen[number] = replace(seen[number], column=column)
+        return replace(self, seen=tuple(seen))
 
     def look(self, rows: pl.DataFrame, clock: Clock, stats: Stats) -> list[Block]:
         """Observe the largest values of rows that are not late; return blocks of late rows and of row errors."""
-        found, accepted = [], rows
+        records, accepted = [], rows
         if self.relation.endswith(OF_VIEW) and rows.height:
             view = self.relation.removesuffix(OF_VIEW)
             stats.events[view] = stats.events.get(view, 0) + rows.height
-        if self.checks and (wrong := self._wrong(rows)):
-            found.append(Block(blocks.ERRORS, 0, "", json.dumps(wrong).encode()))
+        if self.checks and (row_errors := self._row_errors(rows)):
+            records.append(Block(blocks.ERRORS, 0, "", json.dumps(row_errors).encode()))
         for test in self.tests:
             late = passes(test, accepted, clock.watermarks)
             if late.any():
-                found.append(self._record(accepted.filter(late), test, clock))
+                records.append(self._record(accepted.filter(late), test, clock))
                 accepted = accepted.filter(~late)
-        came = accepted.filter(pl.col(WEIGHT) > 0)
-        for shard, rows in _by_shard(came):
-            for seen in self.seen:
-                value = largest(rows[seen.column], _latest(seen, clock))
+        insertions = accepted.filter(pl.col(WEIGHT) > 0)
+        for shard, rows in _by_shard(insertions):
+            for observed in self.seen:
+                value = largest(rows[observed.column], _latest(observed, clock))
                 if value is not None:
-                    stats.note(seen.name, shard, value)
-        return found
+                    stats.note(observed.name, shard, value)
+        return records
 
-    def _wrong(self, rows: pl.DataFrame) -> list[list[str]]:
-        found: list[list[str]] = []
+    def _row_errors(self, rows: pl.DataFrame) -> list[list[str]]:
+        problems: list[list[str]] = []
         for column, code in self.checks:
             bad = rows.filter(pl.col(column).is_not_null()).select(column, self.row or column)
-            found += [[self.relation.removesuffix(OF_VIEW), code, words, row] for words, row in bad.iter_rows()]
-        return found
+            problems += [[self.relation.removesuffix(OF_VIEW), code, words, row] for words, row in bad.iter_rows()]
+        return problems
 
     def _record(self, rows: pl.DataFrame, test: WatermarkTest, clock: Clock) -> Block:
-        whole = tuple((name, name) for name in self.columns)
+        columns = tuple((name, name) for name in self.columns)
         return late_block(
             rows,
-            RejectedRows(self.relation, (), test.column, test.watermark, whole),
+            RejectedRows(self.relation, (), test.column, test.watermark, columns),
             clock.watermarks.get(test.watermark),
         )
 
@@ -119,19 +119,19 @@ def drop_late(rows: pl.DataFrame, tests: Sequence[WatermarkTest], clock: Clock) 
 
 
 def admit(
-    kernel: Kernel, spec: KernelSpec, port: int, rows: pl.DataFrame, refusal: RejectedRows, clock: Clock
+    kernel: Kernel, spec: KernelSpec, port: int, rows: pl.DataFrame, rejected: RejectedRows, clock: Clock
 ) -> tuple[pl.DataFrame, list[Block]]:
     """Split rows into those that an op accepts, and records of those it rejects."""
-    found: list[Block] = []
-    verdict = kernel.classify(port, rows, clock)
-    if verdict is not None and (verdict != 0).any():
-        late, timeless = rows.filter(verdict == LATE), rows.filter((verdict == NO_TIME) & (rows[WEIGHT] > 0))
+    records: list[Block] = []
+    classes = kernel.classify(port, rows, clock)
+    if classes is not None and (classes != 0).any():
+        late, timeless = rows.filter(classes == LATE), rows.filter((classes == NO_TIME) & (rows[WEIGHT] > 0))
         if late.height:
-            found.append(late_block(late, refusal, clock.watermarks.get(refusal.watermark)))
+            records.append(late_block(late, rejected, clock.watermarks.get(rejected.watermark)))
         if timeless.height:
-            found.append(_timeless(timeless, refusal))
-        rows = rows.filter(verdict == 0)
-    return rows if classifies_by_state(spec) else rows.drop(list(refusal.carried)), found
+            records.append(_timeless(timeless, rejected))
+        rows = rows.filter(classes == 0)
+    return rows if classifies_by_state(spec) else rows.drop(list(rejected.carried)), records
 
 
 def classifies_by_state(spec: KernelSpec) -> bool:
@@ -144,27 +144,27 @@ def classifies_by_state(spec: KernelSpec) -> bool:
     return False
 
 
-def late_block(rows: pl.DataFrame, refusal: RejectedRows, waterline: WatermarkValue) -> Block:
+def late_block(rows: pl.DataFrame, rejected: RejectedRows, watermark: WatermarkValue) -> Block:
     """A block of late rows with the fields of their record."""
-    said = {
-        "relation": refusal.relation,
-        "views": refusal.views,
-        "column": refusal.column,
-        "line": refusal.watermark,
-        "waterline": waterline,
+    record = {
+        "relation": rejected.relation,
+        "views": rejected.views,
+        "column": rejected.column,
+        "watermark": rejected.watermark,
+        "value": watermark,
     }
-    row = [pl.col(column).alias(name) for name, column in refusal.row]
-    return Block(blocks.LATE, 0, json.dumps(said), codec.encode(rows.select(*row, WEIGHT)))
+    row = [pl.col(column).alias(name) for name, column in rejected.row]
+    return Block(blocks.LATE, 0, json.dumps(record), codec.encode(rows.select(*row, WEIGHT)))
 
 
-def _timeless(rows: pl.DataFrame, refusal: RejectedRows) -> Block:
-    message = f"{refusal.column} is NULL, so the row belongs to no window and is never released"
-    found = [
-        [refusal.relation, "NULL_TIME", message, row_text(row, refusal.row)]
+def _timeless(rows: pl.DataFrame, rejected: RejectedRows) -> Block:
+    message = f"{rejected.column} is NULL, so the row belongs to no window and is never released"
+    errors = [
+        [rejected.relation, "NULL_TIME", message, row_text(row, rejected.row)]
         for row in rows.iter_rows(named=True)
         for _ in range(row[WEIGHT])
     ]
-    return Block(blocks.ERRORS, 0, "", json.dumps(found).encode())
+    return Block(blocks.ERRORS, 0, "", json.dumps(errors).encode())
 
 
 def row_text(row: dict[str, Any], columns: Sequence[tuple[str, str]]) -> str:
@@ -182,13 +182,13 @@ def largest(column: pl.Series, limit: int | None) -> WatermarkValue:
         stored = stored.filter(stored.is_not_nan())
     if limit is not None:
         stored = stored.filter(stored <= limit)
-    found = stored.max()
-    return found if isinstance(found, int | float) else None
+    value = stored.max()
+    return value if isinstance(value, int | float) else None
 
 
-def _latest(seen: ObservedColumn, clock: Clock) -> int | None:
+def _latest(observed: ObservedColumn, clock: Clock) -> int | None:
     """The limit that `max_ahead` puts on a time, relative to the processing clock."""
-    return None if seen.max_ahead is None else clock.time_us + seen.max_ahead
+    return None if observed.max_ahead is None else clock.time_us + observed.max_ahead
 
 
 def _larger(left: WatermarkValue, right: WatermarkValue) -> WatermarkValue:

@@ -24,15 +24,17 @@ class LateTables:
         tables = dict(circuit.late_to)
         parts = [
             (tables[view], rows.filter(pl.col(WEIGHT) > 0).drop(WEIGHT).to_arrow(), 1)
-            for said, rows in late
-            for view in said["views"]
+            for record, rows in late
+            for view in record["views"]
             if view in tables
         ]
         columns = {item.relation: nullable_schema(item.columns) for item in circuit.inputs}
-        kept = [(table, rows.rename_columns(columns[table].names).cast(columns[table]), 1) for table, rows, _ in parts]
-        kept = [part for part in kept if part[1].num_rows]
-        if kept and not self._inserted_before(step):
-            self._inserts.append(kept, EntryHeader(late_of=step))
+        inserted = [
+            (table, rows.rename_columns(columns[table].names).cast(columns[table]), 1) for table, rows, _ in parts
+        ]
+        inserted = [part for part in inserted if part[1].num_rows]
+        if inserted and not self._inserted_before(step):
+            self._inserts.append(inserted, EntryHeader(late_of=step))
             self._clock.release_own()
 
     def _inserted_before(self, step: int) -> bool:

@@ -49,7 +49,7 @@ class LevelOp:
     direct: tuple[Direct, ...]
     replay_raw: bool
     replay_direct: tuple[Direct, ...]
-    refusals: tuple[RejectedRows | None, ...] = ()
+    rejected: tuple[RejectedRows | None, ...] = ()
 
 
 class MapSegments:
@@ -59,8 +59,8 @@ class MapSegments:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        found = self._state.getValue((name,))
-        return None if found is None else bytes(found[0])
+        value = self._state.getValue((name,))
+        return None if value is None else bytes(value[0])
 
     def put(self, name: str, blob: bytes) -> None:
         self._state.updateValue((name,), (blob,))
@@ -69,8 +69,8 @@ class MapSegments:
         self._state.removeKey((name,))
 
     def scan(self, low: str, high: str) -> Iterator[tuple[str, bytes]]:
-        found = ((key[0], bytes(value[0])) for key, value in self._state.iterator())
-        return iter(sorted(item for item in found if low <= item[0] < high))
+        items = ((key[0], bytes(value[0])) for key, value in self._state.iterator())
+        return iter(sorted(item for item in items if low <= item[0] < high))
 
 
 class LevelRunner:
@@ -80,41 +80,41 @@ class LevelRunner:
         self.ops, self.clock, self.spill, self.exchange = ops, clock, spill, exchange
 
     def handle(self, state: MapState, key: Any, rows: Iterator[Row]) -> Iterator[Row]:
-        """One step of one bucket of one op."""
+        """Run one step of one bucket of one op."""
         address, bucket = key
         op = self.ops.get(address)
         if op is None:
             yield from rows
             return
-        came = (Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows)
-        found = [self.exchange.received(block) for block in came]
-        for block in self._run(MapSegments(state), address, bucket, op, found):
+        arrived = (Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows)
+        records = [self.exchange.receive(block) for block in arrived]
+        for block in self._run(MapSegments(state), address, bucket, op, records):
             yield Row(op=block.op, bucket=block.bucket, tag=block.tag, payload=block.payload)
 
     def _run(
-        self, segments: MapSegments, address: str, bucket: int, op: LevelOp, found: list[Block]
+        self, segments: MapSegments, address: str, bucket: int, op: LevelOp, records: list[Block]
     ) -> Iterator[Block]:
-        for block in found:
+        for block in records:
             if block.tag == blocks.RESTORE:
                 name, blob = block.payload.split(b"\0", 1)
                 segments.put(name.decode(), blob)
         state = Store(segments)
         before, overflow = state.groups, 0
-        if any(block.tag == blocks.REPLAY for block in found):
+        if any(block.tag == blocks.REPLAY for block in records):
             yield from self._replay(address, op, kernel_of(op.kernel).content(state))
-        if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in found):
+        if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in records):
             return
         clock = self.clock.now()
-        content = _inputs(op, found, blocks.CONTENT)
+        content = _inputs(op, records, blocks.CONTENT)
         if any(rows is not None for rows in content):
-            # What was content before this op began is never late; the frontier counts for what comes now.
-            past = replace(clock, watermarks={}, previous_watermarks={})
-            delta = kernel_of(op.kernel).step(content, past, state, state.fresh)
+            # Content from before this op began is never late; the watermarks apply to new rows.
+            no_watermarks = replace(clock, watermarks={}, previous_watermarks={})
+            delta = kernel_of(op.kernel).step(content, no_watermarks, state, state.fresh)
             state.commit()
-            yield from self._emit(address, op, delta, past)
+            yield from self._emit(address, op, delta, no_watermarks)
             overflow = _overflow(delta)
             state = Store(segments)
-        delta = kernel_of(op.kernel).step(_inputs(op, found), clock, state, state.fresh)
+        delta = kernel_of(op.kernel).step(_inputs(op, records), clock, state, state.fresh)
         state.commit()
         yield from self._emit(address, op, delta, clock)
         stats: dict[str, Any] = {
@@ -127,13 +127,13 @@ class LevelRunner:
 
     def _emit(self, address: str, op: LevelOp, delta: Delta, clock: Clock) -> Iterator[Block]:
         if delta.late is not None and delta.late.height:
-            refusal = next(refusal for refusal in op.refusals if refusal is not None)
-            yield late_block(delta.late, refusal, clock.watermarks.get(refusal.watermark))
+            rejected = next(rejected for rejected in op.rejected if rejected is not None)
+            yield late_block(delta.late, rejected, clock.watermarks.get(rejected.watermark))
         if delta.errors:
             owner = _owner(op)
             own = "" if owner is None else ", ".join(owner.views) or owner.relation
-            refused = [[error.relation or own, error.code, error.message, error.row] for error in delta.errors]
-            yield Block(blocks.ERRORS, 0, "", json.dumps(refused).encode())
+            row_errors = [[error.relation or own, error.code, error.message, error.row] for error in delta.errors]
+            yield Block(blocks.ERRORS, 0, "", json.dumps(row_errors).encode())
         if delta.rows is not None and delta.rows.height:
             if ORDER in op.columns:
                 delta.rows = delta.rows.rename({SEQ: ORDER})
@@ -148,15 +148,15 @@ class LevelRunner:
         self, raw: str | None, direct: tuple[Direct, ...], columns: tuple[str, ...], rows: pl.DataFrame
     ) -> Iterator[Block]:
         for target in direct:
-            chosen = rows.select([pl.col(source).alias(name) for name, source in target.columns] + [pl.col(WEIGHT)])
-            # In a generation's first step an output may also take its old content back, which only the driver knows.
-            yield output_block(target.address, chosen, self.spill, target.key if batch_of_task() else None)
+            output = rows.select([pl.col(source).alias(name) for name, source in target.columns] + [pl.col(WEIGHT)])
+            # In a generation's first step an output may also retract its old content, which only the driver knows.
+            yield output_block(target.address, output, self.spill, target.key if batch_of_task() else None)
         if raw is not None:
-            yield self.exchange.sent(Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT]))))
+            yield self.exchange.send(Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT]))))
 
 
 def _owner(op: LevelOp) -> RejectedRows | None:
-    return next((refusal for refusal in op.refusals if refusal is not None), None)
+    return next((rejected for rejected in op.rejected if rejected is not None), None)
 
 
 def _views(op: LevelOp) -> tuple[str, ...]:
@@ -165,16 +165,16 @@ def _views(op: LevelOp) -> tuple[str, ...]:
 
 
 def _overflow(delta: Delta) -> int:
-    """How many rows were left out because there are enough groups."""
+    """The number of rows that were dropped because the maximum number of groups was reached."""
     return sum(error.count for error in delta.errors if error.code == "GROUP_CAP")
 
 
-def _inputs(op: LevelOp, found: list[Block], prefix: str = "") -> list[pl.DataFrame | None]:
+def _inputs(op: LevelOp, records: list[Block], prefix: str = "") -> list[pl.DataFrame | None]:
     """The step's rows of each port, of those under tags with a prefix. Blocks are put in one order, whatever order they
     arrived in, so that a step that is run again computes the same floating-point sums."""
     inputs: list[pl.DataFrame | None] = []
     for port in range(op.ports):
-        payloads = sorted(block.payload for block in found if block.tag == f"{prefix}{port}")
+        payloads = sorted(block.payload for block in records if block.tag == f"{prefix}{port}")
         frames = [codec.decode(payload) for payload in payloads]
         inputs.append(pl.concat(frames, how="vertical_relaxed") if frames else None)
     return inputs

@@ -28,7 +28,7 @@ from tidegate.circuit.model import (
     Project,
     RejectedRows,
 )
-from tidegate.core.columns import HASH, ORDER, SEQ, SHARD, WEIGHT
+from tidegate.core.columns import HASH, ORDER, SEQ, SHARD, WEIGHT, Producer
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
 from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, TableSpec, WindowAggregateSpec, spec_per_bucket
@@ -68,20 +68,20 @@ class Consumer:
     key: tuple[str, ...] = ()
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ordered: bool = False
-    refusal: RejectedRows | None = None
-    door: Ingress | None = None
+    rejected: RejectedRows | None = None
+    ingress: Ingress | None = None
     output: Output | None = None
 
     @property
     def guards(self) -> tuple[WatermarkTest, ...]:
-        """The tests of its branch, over the columns that carry the tested values to where they are tested."""
+        """The late filters of its branch, over the columns that carry the tested values."""
         tests = [test for step in self.branch.steps if isinstance(step, LateFilter) for test in step.tests]
         return tuple(WatermarkTest(f"{GUARD}{number}", test.watermark) for number, test in enumerate(tests))
 
 
 @dataclass(frozen=True)
 class Replays:
-    """Consumers that are new in this generation, per op that was there before: they begin with its whole content."""
+    """New consumers of ops that existed before this generation: they begin with the whole content of the op."""
 
     consumers: tuple[Consumer, ...] = ()
 
@@ -99,17 +99,19 @@ def wide_schema(producers: Mapping[str, Schema], ordered: bool) -> StructType:
 
 
 def consumers(circuit: Circuit) -> tuple[Consumer, ...]:
-    """Every branch of the circuit with where it leads."""
-    found = []
+    """Every branch of the circuit with its target."""
+    result = []
     for op in circuit.ops:
         for number, port in enumerate(op.ports):
-            found += [_port_consumer(branch, op, number, port) for branch in port.branches]
+            result += [_port_consumer(branch, op, number, port) for branch in port.branches]
     for output in circuit.outputs:
         address = blocks.OUTPUT + output.relation
-        found += [Consumer(branch, address, 0, None, output=output) for branch in output.branches]
-    for number, door in enumerate(circuit.ingresses):
-        found += [Consumer(branch, f"{blocks.DOOR}{number}", 0, None, door=door) for branch in door.branches]
-    return tuple(found)
+        result += [Consumer(branch, address, 0, None, output=output) for branch in output.branches]
+    for number, ingress in enumerate(circuit.ingresses):
+        result += [
+            Consumer(branch, f"{blocks.INGRESS}{number}", 0, None, ingress=ingress) for branch in ingress.branches
+        ]
+    return tuple(result)
 
 
 def _port_consumer(branch: Branch, op: Op, number: int, port: Port) -> Consumer:
@@ -149,25 +151,27 @@ class Lowering:
 
     def pack_source(self, frame: DataFrame, relation: str) -> DataFrame:
         """A connector's flat frame (the relation's columns, `__w`, `__seq`, `__error`, `__raw`) as blocks."""
-        return self._pack(frame, {f"in:{relation}": None}, passthrough=False, ordered=True, source=relation)
+        return self._pack(frame, {Producer.of_input(relation): None}, passthrough=False, ordered=True, source=relation)
 
     def reading(self, relation: str, columns: Schema) -> Reading | None:
-        """How a worker can read the relation's files itself: if every consumer takes columns as they are. None: some
-        need Spark SQL, or a column that only Spark can hash or read."""
-        readers = self._readers(f"in:{relation}")
+        """How workers can read the relation's files themselves, if every consumer only selects columns. None if one
+        needs Spark SQL, or a column that only Spark can hash or read."""
+        readers = self._readers(Producer.of_input(relation))
         types = {column.name: column.type for column in columns}
         if any(not column.nullable for column in columns):
             return None
         targets = [self._direct_target(reader, types) for reader in readers]
         if not targets or any(target is None for target in targets):
             return None
-        found = tuple(target for target in targets if target is not None)
-        used = {source for target in found for _, source in target.select or ()} & types.keys()
+        supported = tuple(target for target in targets if target is not None)
+        used = {source for target in supported for _, source in target.select or ()} & types.keys()
         if any(types[name] not in xxhash64.SUPPORTED for name in used):
             return None
         read = tuple((name, arrow_type(type)) for name, type in types.items() if name in used)
         return (
-            Reading(read, PackConfig(found, False, relation, self.spill, self.exchange, self.clock)) if read else None
+            Reading(read, PackConfig(supported, False, relation, self.spill, self.exchange, self.clock))
+            if read
+            else None
         )
 
     def pack_files(self, frame: DataFrame, reading: Reading) -> DataFrame:
@@ -181,14 +185,14 @@ class Lowering:
         items = [(name, sql[1:-1].replace("``", "`")) for name, sql in rounds[0][1]]
         sources = dict(items)
         items += [(f"{GUARD}{number}", test.column) for number, test in enumerate(rounds[0][2])]
-        if consumer.door is not None and not consumer.door.tests:
-            items = [(seen.column, seen.column) for seen in consumer.door.observed]
-        kept = [WEIGHT, SEQ] if consumer.ordered else [WEIGHT]
+        if consumer.ingress is not None and not consumer.ingress.tests:
+            items = [(observed.column, observed.column) for observed in consumer.ingress.observed]
+        extra = [WEIGHT, SEQ] if consumer.ordered else [WEIGHT]
         hashed = tuple(
             (name, tuple((column, types[sources[column]]) for column in columns)) for name, columns in consumer.hashes
         )
         target = self._target("", consumer)
-        return replace(target, select=(*dict.fromkeys(items), *((name, name) for name in kept)), hashed=hashed)
+        return replace(target, select=(*dict.fromkeys(items), *((name, name) for name in extra)), hashed=hashed)
 
     def level(self, frame: DataFrame, number: int) -> DataFrame:
         """One level of stateful operators, and what Spark SQL has to do with its rows."""
@@ -205,13 +209,13 @@ class Lowering:
         return self._pack(unpacked, {name: name for name in producers}, passthrough=True, ordered=False, source=None)
 
     def _raw_producers(self, ops: tuple[Op, ...]) -> dict[str, Schema]:
-        found: dict[str, Schema] = {}
+        schemas: dict[str, Schema] = {}
         for op in ops:
             if any(_direct(consumer) is None for consumer in self._readers(op.id)):
-                found[blocks.RAW + op.id] = op.columns
+                schemas[blocks.RAW + op.id] = op.columns
             if any(_direct(consumer) is None for consumer in self.replays.of(op.id)):
-                found[blocks.REPLAYED + op.id] = op.columns
-        return found
+                schemas[blocks.REPLAYED + op.id] = op.columns
+        return schemas
 
     def _readers(self, producer: str) -> tuple[Consumer, ...]:
         return tuple(consumer for consumer in self.consumers if consumer.branch.producer == producer)
@@ -219,39 +223,43 @@ class Lowering:
     def _level_op(self, op: Op) -> LevelOp:
         now, later = _routes(self._readers(op.id), op), _routes(self.replays.of(op.id), None)
         columns = tuple(column.name for column in op.columns)
-        refusals = tuple(port.rejected for port in op.ports)
+        rejected = tuple(port.rejected for port in op.ports)
         kernel = spec_per_bucket(op.kernel, len(self.buckets(op)))
-        return LevelOp(kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], refusals)
+        return LevelOp(kernel, len(op.ports), columns, now[0], now[1], later[0], later[1], rejected)
 
     def _pack(
         self, frame: DataFrame, prefixes: Mapping[str, str | None], passthrough: bool, ordered: bool, source: str | None
     ) -> DataFrame:
-        chosen = self._chosen(prefixes)
-        if source is not None and (plain := _plain_consumer(chosen)) is not None:
-            doors = tuple(consumer for consumer, _ in chosen if consumer.door is not None)
-            return self._pack_plain(frame, plain, doors, source)
-        kept = [BAD] if source is not None else [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
-        names = ["`__bad`"] if source is not None else kept
-        wide = _evaluate(frame, chosen, kept, names, ordered)
+        pairs = self._consumers_of(prefixes)
+        if source is not None and (plain := _plain_consumer(pairs)) is not None:
+            ingresses = tuple(consumer for consumer, _ in pairs if consumer.ingress is not None)
+            return self._pack_plain(frame, plain, ingresses, source)
+        extra = [BAD] if source is not None else [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
+        names = ["`__bad`"] if source is not None else extra
+        wide = _evaluate(frame, pairs, extra, names, ordered)
         targets = tuple(
             self._target(f"t{index}", consumer, _is_content(consumer, prefix))
-            for index, (consumer, prefix) in enumerate(chosen)
+            for index, (consumer, prefix) in enumerate(pairs)
         )
         config = self._config(targets, passthrough, source)
         return wide.mapInArrow(partial(pack, config), blocks.SCHEMA)
 
-    def _pack_plain(self, frame: DataFrame, consumer: Consumer, doors: tuple[Consumer, ...], source: str) -> DataFrame:
-        """A connector's rows that go to one place unfiltered: plain columns, which travel faster than structs."""
+    def _pack_plain(
+        self, frame: DataFrame, consumer: Consumer, ingresses: tuple[Consumer, ...], source: str
+    ) -> DataFrame:
+        """Pack a connector's rows for one unfiltered consumer as plain columns, which are faster than structs."""
         items = [(name, sql) for _, each, _ in _split(consumer.branch) for name, sql in each]
-        items += [(f"__seen{number}_{at}", quoted(seen.column)) for number, at, seen in _seen_columns(doors)]
-        items += [(SHARD, quoted(SHARD))] if doors and SHARD in frame.columns else []
+        items += [
+            (f"__seen{number}_{at}", quoted(observed.column)) for number, at, observed in _observed_columns(ingresses)
+        ]
+        items += [(SHARD, quoted(SHARD))] if ingresses and SHARD in frame.columns else []
         weight = f"CASE WHEN `__error` IS NULL THEN {quoted(WEIGHT)} END AS {quoted(WEIGHT)}"
         order = [quoted(SEQ)] if consumer.ordered else []
         columns = [f"{sql} AS {quoted(name)}" for name, sql in items]
         flat = frame.selectExpr(*columns, weight, *order, BAD)
         hashes = [f"{_hash(None, columns)} AS {quoted(name)}" for name, columns in consumer.hashes]
-        watches = [self._target("", door) for door in doors]
-        for number, at, _ in _seen_columns(doors):
+        watches = [self._target("", ingress) for ingress in ingresses]
+        for number, at, _ in _observed_columns(ingresses):
             watches[number] = watches[number].watching(at, f"__seen{number}_{at}")
         config = PackConfig(
             (*watches, self._target("", consumer)), False, source, self.spill, self.exchange, self.clock
@@ -261,24 +269,24 @@ class Lowering:
     def _config(self, targets: tuple[Target, ...], passthrough: bool, source: str | None) -> PackConfig:
         return PackConfig(targets, passthrough, source, self.spill, self.exchange, self.clock)
 
-    def _chosen(self, prefixes: Mapping[str, str | None]) -> list[tuple[Consumer, str | None]]:
+    def _consumers_of(self, prefixes: Mapping[str, str | None]) -> list[tuple[Consumer, str | None]]:
         """The consumers of these producers. Raw and replayed rows of an op are two producers."""
-        found: list[tuple[Consumer, str | None]] = []
+        pairs: list[tuple[Consumer, str | None]] = []
         for producer, prefix in prefixes.items():
             if producer.startswith(blocks.REPLAYED):
                 readers = self.replays.of(producer.removeprefix(blocks.REPLAYED))
             else:
                 readers = self._readers(producer.removeprefix(blocks.RAW))
             derived = producer.startswith((blocks.RAW, blocks.REPLAYED))
-            found += [(reader, prefix) for reader in readers if not derived or _direct(reader) is None]
-        return found
+            pairs += [(reader, prefix) for reader in readers if not derived or _direct(reader) is None]
+        return pairs
 
     def _target(self, column: str, consumer: Consumer, accepted: bool = False) -> Target:
         """Where the rows of a consumer go. `accepted`: they are content of a relation, which is never late."""
         hashes = tuple(name for name, _ in consumer.hashes)
         guards = consumer.guards
-        if consumer.door is not None:
-            return Target(column, consumer.address, 0, None, hashes, (), guards, watch=Watch.of(consumer.door))
+        if consumer.ingress is not None:
+            return Target(column, consumer.address, 0, None, hashes, (), guards, watch=Watch.of(consumer.ingress))
         if consumer.op is None:
             return Target(column, consumer.address, 0, None, hashes, (), guards)
         op = consumer.op
@@ -290,123 +298,122 @@ class Lowering:
             hashes,
             self.buckets(op),
             guards,
-            _refusal(consumer),
+            _rejected_rows(consumer),
             accepted=accepted,
         )
 
 
 def _routes(readers: tuple[Consumer, ...], op: Op | None) -> tuple[bool, tuple[Direct, ...]]:
-    """Whether Spark SQL follows for some reader, and the readers that need none; `op`: whose changes they get, unless
-    it is its content."""
+    """True if some reader needs Spark SQL, and the readers that need none. `op`: the op whose changes they receive,
+    None if they receive its content."""
     pairs = [(_direct(reader), reader.output) for reader in readers]
-    found = tuple(
-        replace(route, key=None if op is None or output is None else _settled(route, output, op))
+    direct = tuple(
+        replace(route, key=None if op is None or output is None else _settled_key(route, output, op))
         for route, output in pairs
         if route is not None
     )
-    return len(found) < len(pairs), found
+    return len(direct) < len(pairs), direct
 
 
-def _settled(route: Direct, output: Output, op: Op) -> tuple[str, ...] | None:
-    """The key of an output, if the columns that pick an op's bucket are part of it and seen by readers, and nothing
-    else comes to the output."""
+def _settled_key(route: Direct, output: Output, op: Op) -> tuple[str, ...] | None:
+    """The key of an output, if it includes the columns that determine an op's bucket, all of it is visible, and the op
+    is the only producer of the output."""
     if output.key is None or output.hidden or output.mark or output.kind == "append" or len(output.branches) > 1:
         return None
     if len(op.ports) > 1 or not isinstance(
         op.kernel, AggregateSpec | WindowAggregateSpec | GatedAggregateSpec | TableSpec
     ):
         return None
-    known = {source for name, source in route.columns if name in output.key}
-    return output.key if known.issuperset(op.ports[0].key) else None
+    visible = {source for name, source in route.columns if name in output.key}
+    return output.key if visible.issuperset(op.ports[0].key) else None
 
 
 def _direct(consumer: Consumer) -> Direct | None:
     """An output that only selects columns of its op."""
-    if consumer.op is not None or consumer.door is not None:
+    if consumer.op is not None or consumer.ingress is not None:
         return None
     columns = {column.name: column.name for column in consumer.branch.columns}
     if not consumer.branch.steps:
         return Direct(consumer.address, tuple(columns.items()))
-    chosen: dict[str, str] | None = None
+    selected: dict[str, str] | None = None
     for step in consumer.branch.steps:
         if not isinstance(step, Project) or any(not _plain(sql) for _, sql in step.items):
             return None
         names = {name: sql[1:-1].replace("``", "`") for name, sql in step.items}
-        chosen = {name: chosen[source] if chosen else source for name, source in names.items()}
-    assert chosen is not None
-    return Direct(consumer.address, tuple(chosen.items()))
+        selected = {name: selected[source] if selected else source for name, source in names.items()}
+    assert selected is not None
+    return Direct(consumer.address, tuple(selected.items()))
 
 
 def _plain(sql: str) -> bool:
-    """A back-quoted name and nothing else."""
+    """True for a back-quoted name and nothing else."""
     return sql.startswith("`") and sql.endswith("`") and "`" not in sql[1:-1].replace("``", "")
 
 
 def _evaluate(
-    frame: DataFrame, chosen: list[tuple[Consumer, str | None]], kept: list[str], kept_names: list[str], ordered: bool
+    frame: DataFrame, pairs: list[tuple[Consumer, str | None]], extra: list[str], extra_names: list[str], ordered: bool
 ) -> DataFrame:
     """All branches in lockstep: each select does one round of filters and one projection of every branch."""
     sharded = SHARD in frame.columns
-    plans = [
-        _rounds(consumer, f"t{index}", prefix, ordered, sharded) for index, (consumer, prefix) in enumerate(chosen)
-    ]
-    current, plans = _parsed_once(frame, plans)
+    plans = [_rounds(consumer, f"t{index}", prefix, ordered, sharded) for index, (consumer, prefix) in enumerate(pairs)]
+    current, plans = _parse_once(frame, plans)
     for number in range(max((len(plan) for plan in plans), default=1)):
         structs = [
             f"{plan[number] if number < len(plan) else quoted(f't{index}')} AS {quoted(f't{index}')}"
             for index, plan in enumerate(plans)
         ]
-        current = current.selectExpr(*(kept if number == 0 else kept_names), *structs)
+        current = current.selectExpr(*(extra if number == 0 else extra_names), *structs)
     hashes = [
         f"{_hash(f't{index}', columns)} AS {quoted(f't{index}#{name}')}"
-        for index, (consumer, _) in enumerate(chosen)
+        for index, (consumer, _) in enumerate(pairs)
         for name, columns in consumer.hashes
     ]
-    return current.selectExpr(*kept_names, *[quoted(f"t{index}") for index in range(len(chosen))], *hashes)
+    return current.selectExpr(*extra_names, *[quoted(f"t{index}") for index in range(len(pairs))], *hashes)
 
 
-def _parsed_once(frame: DataFrame, plans: list[list[str]]) -> tuple[DataFrame, list[list[str]]]:
-    """Documents that several branches take apart are parsed for all of them: that is what costs most."""
-    found = [text for plan in plans for text in PARSING.findall(plan[0])]
-    several = [text for text in dict.fromkeys(found) if found.count(text) > 1]
+def _parse_once(frame: DataFrame, plans: list[list[str]]) -> tuple[DataFrame, list[list[str]]]:
+    """Parse a document that several branches read only once: parsing costs most."""
+    documents = [text for plan in plans for text in PARSING.findall(plan[0])]
+    several = [text for text in dict.fromkeys(documents) if documents.count(text) > 1]
     if not several:
         return frame, plans
     names = {text: quoted(f"__document{number}") for number, text in enumerate(several)}
     frame = frame.selectExpr("*", *(f"{text} AS {name}" for text, name in names.items()))
-    return frame, [[PARSING.sub(lambda seen: names.get(seen[0], seen[0]), plan[0]), *plan[1:]] for plan in plans]
+    return frame, [[PARSING.sub(lambda match: names.get(match[0], match[0]), plan[0]), *plan[1:]] for plan in plans]
 
 
-def _plain_consumer(chosen: list[tuple[Consumer, str | None]]) -> Consumer | None:
-    """The one consumer, if there is just one and it takes every row through one projection at most. Doors that only
-    look at some columns can look at them there."""
-    doors = [consumer for consumer, _ in chosen if consumer.door is not None]
-    rest = [consumer for consumer, _ in chosen if consumer.door is None]
-    if len(rest) != 1 or any(each.door is not None and (each.door.tests or each.branch.steps) for each in doors):
+def _plain_consumer(pairs: list[tuple[Consumer, str | None]]) -> Consumer | None:
+    """The one consumer, if there is just one and it applies at most one projection to every row. Ingress checks that
+    only observe columns can do so on its rows."""
+    ingresses = [consumer for consumer, _ in pairs if consumer.ingress is not None]
+    others = [consumer for consumer, _ in pairs if consumer.ingress is None]
+    if len(others) != 1 or any(
+        each.ingress is not None and (each.ingress.tests or each.branch.steps) for each in ingresses
+    ):
         return None
-    rounds = _split(rest[0].branch)
-    return rest[0] if len(rounds) == 1 and not rounds[0][0] and not rounds[0][2] else None
+    rounds = _split(others[0].branch)
+    return others[0] if len(rounds) == 1 and not rounds[0][0] and not rounds[0][2] else None
 
 
-def _seen_columns(doors: tuple[Consumer, ...]) -> Iterator[tuple[int, int, ObservedColumn]]:
-    """(number of the door, number of the column at the door, the column)."""
-    for number, consumer in enumerate(doors):
-        assert consumer.door is not None
-        for at, seen in enumerate(consumer.door.observed):
-            yield number, at, seen
+def _observed_columns(ingresses: tuple[Consumer, ...]) -> Iterator[tuple[int, int, ObservedColumn]]:
+    """(number of the ingress check, number of its column, the column)."""
+    for number, consumer in enumerate(ingresses):
+        assert consumer.ingress is not None
+        for at, observed in enumerate(consumer.ingress.observed):
+            yield number, at, observed
 
 
 def _is_content(consumer: Consumer, prefix: str | None) -> bool:
-    """Whether rows are replayed, or come on the second input that has a table's content."""
-    return (prefix or "").startswith(blocks.REPLAYED) or "@" in consumer.branch.producer
+    """True if rows are replayed, or come from a content input."""
+    return (prefix or "").startswith(blocks.REPLAYED) or consumer.branch.producer.is_content
 
 
-def _refusal(consumer: Consumer) -> RejectedRows | None:
-    """How a branch's refused rows go on record; without a relation they are of the input that the branch comes from."""
-    refusal = consumer.refusal
-    if refusal is None or refusal.relation is not None:
-        return refusal
-    producer = consumer.branch.producer
-    return replace(refusal, relation=producer.removeprefix("in:") if producer.startswith("in:") else refusal.views[0])
+def _rejected_rows(consumer: Consumer) -> RejectedRows | None:
+    """How rejected rows of a branch are recorded; without a relation, under the input that the branch reads."""
+    rejected = consumer.rejected
+    if rejected is None or rejected.relation is not None:
+        return rejected
+    return replace(rejected, relation=consumer.branch.producer.relation or rejected.views[0])
 
 
 def _hash(struct: str | None, columns: tuple[str, ...]) -> str:
@@ -416,9 +423,9 @@ def _hash(struct: str | None, columns: tuple[str, ...]) -> str:
 
 
 def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool, sharded: bool) -> list[str]:
-    """The SQL of each round of one branch: the first over the producer, the others over the struct before. Doors learn
-    which partition of its source a row is from."""
-    found = []
+    """The SQL of each round of one branch: the first over the producer, the others over the previous struct. Ingress
+    checks also receive the source partition of each row."""
+    rounds = []
     carried = 0
     order = quoted(SEQ) if ordered else quoted(ORDER) if _keeps_order(consumer.branch) else "0L"
     for filters, items, tests in _split(consumer.branch):
@@ -428,18 +435,18 @@ def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool, 
         fields.append(f"{literal(WEIGHT)}, {inside(quoted(WEIGHT), prefix)}")
         if consumer.ordered:
             fields.append(f"{literal(SEQ)}, {inside(order, prefix)}")
-        if sharded and consumer.door is not None:
+        if sharded and consumer.ingress is not None:
             fields.append(f"{literal(SHARD)}, {inside(quoted(SHARD), prefix)}")
         guards = [quoted(f"{GUARD}{number}") for number in range(carried)] + [quoted(test.column) for test in tests]
         fields += [f"'{GUARD}{number}', {inside(sql, prefix)}" for number, sql in enumerate(guards)]
         carried = len(guards)
-        found.append(f"CASE WHEN {' AND '.join(conditions)} THEN named_struct({', '.join(fields)}) END")
+        rounds.append(f"CASE WHEN {' AND '.join(conditions)} THEN named_struct({', '.join(fields)}) END")
         prefix, order = struct, quoted(SEQ) if consumer.ordered else "0L"
-    return found
+    return rounds
 
 
 def _keeps_order(branch: Branch) -> bool:
-    """Whether its producer has a column with the order of arrival, and no projection has come in between."""
+    """True if the producer of a branch has a column with the order of arrival, and no projection comes before it."""
     return any(column.name == ORDER for column in branch.columns)
 
 
@@ -447,7 +454,7 @@ Round = tuple[list[str], Iterable[tuple[str, str]], list[WatermarkTest]]
 
 
 def _split(branch: Branch) -> list[Round]:
-    """A branch as rounds of some filters, one projection, and the tests of guards on the columns before it."""
+    """A branch as rounds of filters, one projection, and the late filters on the columns before it."""
     rounds: list[Round] = []
     filters: list[str] = []
     tests: list[WatermarkTest] = []
@@ -461,6 +468,6 @@ def _split(branch: Branch) -> list[Round]:
                 rounds.append((filters, step.items, tests))
                 filters, tests = [], []
     if filters or tests or not rounds:
-        kept = [(column.name, quoted(column.name)) for column in branch.columns if column.name != ORDER]
-        rounds.append((filters, kept, tests))
+        items = [(column.name, quoted(column.name)) for column in branch.columns if column.name != ORDER]
+        rounds.append((filters, items, tests))
     return rounds

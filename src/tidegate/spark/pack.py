@@ -1,4 +1,4 @@
-"""Rows to blocks and back, inside `mapInArrow`: what happens between Spark SQL and the stateful levels."""
+"""Packing rows into blocks and back, inside `mapInArrow`, between Spark SQL and the stateful levels."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Target:
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
     guards: tuple[WatermarkTest, ...] = ()
-    refusal: RejectedRows | None = None
+    rejected: RejectedRows | None = None
     watch: Watch | None = None
     accepted: bool = False
     select: tuple[tuple[str, str], ...] | None = None
     hashed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     def watching(self, number: int, column: str) -> Target:
-        """A door that finds a column it looks at under another name."""
+        """The target with one observed column of its ingress check renamed."""
         assert self.watch is not None
         return replace(self, watch=self.watch.renamed(number, column))
 
@@ -75,7 +75,7 @@ class PackConfig:
 
 @cache
 def kernel_of(spec: KernelSpec) -> Kernel:
-    """The kernel of a spec, made once per worker."""
+    """The kernel of a spec, created once per worker."""
     return kernels.make(spec)
 
 
@@ -92,44 +92,44 @@ def _decoded(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As `pack`, of rows that are frames already; blocks between them go through as they are."""
+    """As `pack`, for rows that are frames already; blocks between them pass through unchanged."""
     waiting: dict[Target, Gathered] = {}
     clock = config.clock.now()
     stats = Stats()
-    counted = 0
+    row_count = 0
     for frame in frames:
         if isinstance(frame, pa.RecordBatch):
             yield frame
             continue
-        counted += frame.height
+        row_count += frame.height
         if "__bad" in frame.columns:
             yield from _bad_rows(config.source or "", frame)
         for target in config.targets:
             rows = _rows(frame, target)
             if target.guards:
                 rows = drop_late(rows, target.guards, NEVER if target.accepted else clock)
-            if target.refusal is not None and target.accepted:
-                whole = classifies_by_state(_kernel(target))
-                rows = rows if whole else rows.drop(list(target.refusal.carried), strict=False)
-            elif target.refusal is not None and rows.height:
+            if target.rejected is not None and target.accepted:
+                keeps_columns = classifies_by_state(_kernel(target))
+                rows = rows if keeps_columns else rows.drop(list(target.rejected.carried), strict=False)
+            elif target.rejected is not None and rows.height:
                 spec = _kernel(target)
-                rows, refused = admit(kernel_of(spec), spec, target.port, rows, target.refusal, clock)
-                if refused:
-                    yield blocks.to_batch(refused)
+                rows, row_errors = admit(kernel_of(spec), spec, target.port, rows, target.rejected, clock)
+                if row_errors:
+                    yield blocks.to_batch(row_errors)
             if rows.is_empty():
                 continue
             if target.watch is not None:
-                found = target.watch.look(rows, clock, stats)
-                if found:
-                    yield blocks.to_batch(found)
+                records = target.watch.look(rows, clock, stats)
+                if records:
+                    yield blocks.to_batch(records)
             elif target.kernel is None:
                 yield blocks.to_batch([output_block(target.address, rows, config.spill)])
             else:
                 waiting.setdefault(target, Gathered(target)).add(rows)
     for gathered in waiting.values():
-        yield blocks.to_batch(config.exchange.sent(block) for block in gathered.blocks())
-    if config.source and counted:
-        stats.rows_in[config.source] = counted
+        yield blocks.to_batch(config.exchange.send(block) for block in gathered.blocks())
+    if config.source and row_count:
+        stats.rows_in[config.source] = row_count
     if stats:
         yield blocks.to_batch([stats_block(stats.to_json())])
 
@@ -147,24 +147,24 @@ def output_block(address: str, rows: pl.DataFrame, spill: str, key: Sequence[str
     """Changes of a logged relation: small ones travel inline, large ones as the name of a file. With a `key` that no
     other block has changes of, the file has them as readers see them."""
     if key is not None and rows.estimated_size() >= SPILL_BYTES:
-        return _logged(address, zset.changes(rows, (), key, append=False), spill)
+        return _changes_block(address, zset.changes(rows, (), key, append=False), spill)
     payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
-    told = [write_blob(payload, Path(spill)), rows.height, int(rows[WEIGHT].sum())]
-    return Block(address, 0, blocks.SPILLED, json.dumps(told).encode())
+    record = [write_blob(payload, Path(spill)), rows.height, int(rows[WEIGHT].sum())]
+    return Block(address, 0, blocks.SPILLED, json.dumps(record).encode())
 
 
-def _logged(address: str, changes: pl.DataFrame, spill: str) -> Block:
-    told = [write_blob(codec.encode(changes), Path(spill)), changes.height, int(changes[WEIGHT].sum())]
-    return Block(address, 0, blocks.LOGGED, json.dumps(told).encode())
+def _changes_block(address: str, changes: pl.DataFrame, spill: str) -> Block:
+    record = [write_blob(codec.encode(changes), Path(spill)), changes.height, int(changes[WEIGHT].sum())]
+    return Block(address, 0, blocks.LOGGED, json.dumps(record).encode())
 
 
 def _addressed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Blocks that only pass through on their way to a later level."""
     columns = [batch.column(f"__{name}") for name in Block._fields]
-    found = pa.RecordBatch.from_arrays(columns, schema=blocks.ARROW)
-    present = found.filter(columns[0].is_valid())
+    all_blocks = pa.RecordBatch.from_arrays(columns, schema=blocks.ARROW)
+    present = all_blocks.filter(columns[0].is_valid())
     if present.num_rows:
         yield present
 
@@ -172,16 +172,18 @@ def _addressed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _bad_rows(relation: str, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
     bad = frame.select("__bad").filter(pl.col("__bad").struct.field("message").is_not_null()).unnest("__bad")
     if bad.height:
-        found = [[relation, "MALFORMED_ROW", row["message"], row["row"] or ""] for row in bad.iter_rows(named=True)]
-        yield blocks.to_batch([Block(blocks.ERRORS, 0, "", json.dumps(found).encode())])
+        row_errors = [
+            [relation, "MALFORMED_ROW", row["message"], row["row"] or ""] for row in bad.iter_rows(named=True)
+        ]
+        yield blocks.to_batch([Block(blocks.ERRORS, 0, "", json.dumps(row_errors).encode())])
 
 
 def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:
     """The rows of one target, with their hashes."""
     column = target.column
     if target.select is not None:
-        chosen = frame.select(*(pl.col(source).alias(name) for name, source in target.select))
-        return chosen if _hashed_after(target) else _hashed(chosen, target)
+        selected = frame.select(*(pl.col(source).alias(name) for name, source in target.select))
+        return selected if _hashed_after(target) else _hashed(selected, target)
     if not column:
         plain = frame.drop("__bad", strict=False)
         if target.watch is None:
@@ -197,7 +199,7 @@ def _hashed(rows: pl.DataFrame, target: Target) -> pl.DataFrame:
 
 
 def _hashed_after(target: Target) -> bool:
-    """Whether the hashes are made of the groups that rows become, instead of each row."""
+    """True if hashes are computed for the combined groups instead of for each row."""
     if target.kernel is None or target.select is None or [name for name, _ in target.hashed] != [HASH]:
         return False
     kernel = kernel_of(target.kernel)
@@ -220,17 +222,17 @@ class Gathered:
             self._combine()
 
     def blocks(self) -> list[Block]:
-        """All of it, one block per bucket."""
+        """All gathered rows, one block per bucket."""
         if self._rows:
             self._combine()
-        return _split(self._target, self._once(self._combined))
+        return _split(self._target, self._combined_frame(self._combined))
 
     def _combine(self) -> None:
-        combined = self._once(self._rows, fresh=True)
+        combined = self._combined_frame(self._rows, fresh=True)
         self._combined.append(combined if HASH in combined.columns else _hashed(combined, self._target))
         self._rows = []
 
-    def _once(self, frames: list[pl.DataFrame], fresh: bool = False) -> pl.DataFrame:
+    def _combined_frame(self, frames: list[pl.DataFrame], fresh: bool = False) -> pl.DataFrame:
         if len(frames) == 1 and not fresh:
             return frames[0]
         return self._kernel.combine(self._target.port, pl.concat(frames, how="vertical_relaxed"))
@@ -267,7 +269,7 @@ def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
         for row in batch.to_pylist():
             block = Block(row["op"], row["bucket"], row["tag"], row["payload"])
             if block.op in config.producers:
-                raw.setdefault(block.op, []).append(codec.decode(config.exchange.received(block).payload))
+                raw.setdefault(block.op, []).append(codec.decode(config.exchange.receive(block).payload))
             else:
                 passing.append(block)
         if passing:

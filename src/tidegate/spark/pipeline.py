@@ -139,11 +139,11 @@ class Pipeline:
         stages = [
             tracker.getStageInfo(stage) for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds
         ]
-        known = [stage for stage in stages if stage is not None]
-        return sum(stage.numCompletedTasks for stage in known) / max(1, sum(stage.numTasks for stage in known))
+        infos = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in infos) / max(1, sum(stage.numTasks for stage in infos))
 
     def check(self) -> None:
-        """Raise what ended the query, if something did."""
+        """Raise the error that ended the query, if there is one."""
         if self._query is None or self._query.isActive:
             return
         failure = self._query.exception()
@@ -173,10 +173,11 @@ class Pipeline:
         generation = self._generations.current()
         if generation is None:
             return 0
-        batch = self._generations.committed(generation.number)
+        checkpoint = self._generations.checkpoint(generation.number)
+        batch = checkpoint.committed()
         if batch is None:
             return int(generation.start["entry"])
-        return int(feed_offset(self._generations.offsets(generation.number, batch)[0])["entry"])
+        return int(feed_offset(checkpoint.batch(batch).offsets[0])["entry"])
 
     def _settle_between_steps(self, query: StreamingQuery, recorder: Recorder) -> None:
         """Let a batch that is under way finish and commit, and keep the next one from beginning."""
@@ -190,23 +191,25 @@ class Pipeline:
     def _settle(self, old: Generation) -> None:
         """Run a step that is logged but not committed (the process was killed in between) to its end, with the circuit
         it belongs to."""
-        committed, planned = self._generations.committed(old.number), self._generations.planned(old.number)
-        done = old.base_step + (-1 if committed is None else committed) + 1
-        if self._log.last() <= done or planned is None:
+        checkpoint = self._generations.checkpoint(old.number)
+        committed, planned = checkpoint.committed(), checkpoint.planned()
+        committed_step = old.base_step + (-1 if committed is None else committed) + 1
+        if self._log.last() <= committed_step or planned is None:
             return
         self._launch(old, old.definition, last_batch=planned)
-        while self.active and self._generations.committed(old.number) != planned:
+        while self.active and checkpoint.committed() != planned:
             time.sleep(0.02)
         self.check()
         self.stop()
 
     def _launch(self, generation: Generation, definition: PipelineDefinition, last_batch: int | None = None) -> None:
-        self._generations.sweep(generation.number)
-        self._generations.check(generation.number)
-        self._generations.relocate(generation.number)
         checkpoint = self._generations.checkpoint(generation.number)
+        checkpoint.remove_if_unplanned()
+        checkpoint.drop_uncommitted_state()
+        self._generations.check(generation.number)
+        checkpoint.relocate()
         start = json.dumps(generation.start)
-        clock = ClockSource(self._folder.id, str(checkpoint), generation.base_step, start, self._wall)
+        clock = ClockSource(self._folder.id, str(checkpoint.folder), generation.base_step, start, self._wall)
         exchange = Exchange(str(self._folder.exchange))
         exchange.begin()
         lowering = Lowering(
@@ -223,14 +226,14 @@ class Pipeline:
             exchange,
             clock,
             tracker,
-            lambda batch: self._generations.offsets(generation.number, batch)[1:],
+            lambda batch: checkpoint.batch(batch).offsets[1:],
             self._after_step,
         )
         recorder.last_batch = last_batch
         self._query = (
             frame.writeStream.foreachBatch(recorder)
             .outputMode("append")
-            .option("checkpointLocation", str(checkpoint))
+            .option("checkpointLocation", str(checkpoint.folder))
             .start()
         )
         self._recorder, self._running, self._launched = recorder, definition, (generation, definition, last_batch)
@@ -240,9 +243,11 @@ class Pipeline:
 
     def _track(self, generation: Generation, definition: PipelineDefinition) -> WatermarkTracker:
         """Restore the watermarks as the last step left them, and put what follows from them on the clock."""
-        known = self._log.header(self._log.last()).progress
+        stored = self._log.header(self._log.last()).progress
         now = time.time_ns() // 1000 if self._wall else self.clock.read()["time"]
-        progress = (InputProgress() if known is None else InputProgress.from_json(known)).begun(definition.idle, now)
+        progress = (InputProgress() if stored is None else InputProgress.from_json(stored)).with_relations(
+            definition.idle, now
+        )
         partitioned = {name: each for name, each in definition.sources.items() if isinstance(each, Partitioned)}
         sharded = {name: each.partition_idle_us for name, each in partitioned.items()}
         tracker = WatermarkTracker(self._spark, generation.circuit, progress, definition.idle, sharded)
@@ -273,7 +278,7 @@ class Pipeline:
 
     def _forget_generations(self, number: int) -> None:
         """Remove earlier generations once the present one has committed a batch."""
-        if self._superseding and self._generations.committed(number) is not None:
+        if self._superseding and self._generations.checkpoint(number).committed() is not None:
             self._generations.forget_before(number)
             self._superseding = False
 
@@ -289,7 +294,7 @@ class Pipeline:
         raise failure_error(text, self._sources(), self._folder.log) from failure
 
     def _restart_when_reachable(self, text: str) -> None:
-        """Start the query again as soon as the other end of every source can be reached."""
+        """Start the query again as soon as the server of every source can be reached."""
         if not self._waiting:
             _log.warning("%s: waiting for it", failure_error(text, self._sources(), self._folder.log).message)
             self._waiting = True

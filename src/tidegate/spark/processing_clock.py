@@ -24,7 +24,7 @@ class ProcessingClock:
     def tick(self) -> None:
         """Move the clock: the next micro-batch reaches every op that waits for time."""
         with self.lock:
-            self._write(self._ticked(self.read()))
+            self._write(self._tick(self.read()))
 
     def set_time(self, time_us: int) -> None:
         """Move the virtual clock. A pipeline that runs step by step sees it with the rows of its next step."""
@@ -39,19 +39,19 @@ class ProcessingClock:
 
     def _apply(self, clock: dict[str, Any]) -> None:
         """Let a change of the clock take effect at once, or with the rows of the next release."""
-        self._write(self._ticked(clock) if clock.get("released") is None else clock)
+        self._write(self._tick(clock) if clock.get("released") is None else clock)
 
-    def _ticked(self, clock: dict[str, Any]) -> dict[str, Any]:
-        lines = clock.get("lines", {})
+    def _tick(self, clock: dict[str, Any]) -> dict[str, Any]:
+        watermarks = clock.get("lines", {})
         with self._inserts.lock:
             now = time.time_ns() // 1000 if self._wall else clock.get("next", clock["time"])
             unread = self._unread()
         if self.tracker is not None:
             if clock.get("ended") and not self.tracker.progress.ending:
                 self.tracker.end()
-            lines = self.tracker.move(lines, now, unread)
-        kept = {name: value for name, value in clock.items() if name != "next"}
-        return {**kept, "tick": clock["tick"] + 1, "time": now, "lines": lines}
+            watermarks = self.tracker.move(watermarks, now, unread)
+        others = {name: value for name, value in clock.items() if name != "next"}
+        return {**others, "tick": clock["tick"] + 1, "time": now, "lines": watermarks}
 
     def _unread(self) -> bool:
         """True if an entry exists that no step has read. Events are stamped under the same lock as this is asked, so no
@@ -63,7 +63,7 @@ class ProcessingClock:
         assert self.tracker is not None
         with self.lock:
             clock = self.read()
-            if {**clock.get("lines", {}), **self.tracker.lines} != clock.get("lines", {}):
+            if {**clock.get("lines", {}), **self.tracker.watermarks} != clock.get("lines", {}):
                 self.tick()
 
     def release(self, entries: int | None) -> None:
@@ -72,8 +72,8 @@ class ProcessingClock:
         with self.lock:
             clock = self.read()
             if "next" in clock or clock.get("released") != entries:
-                given = {**clock, "released": entries}
-                self._write(self._ticked(given) if "next" in clock else given)
+                released = {**clock, "released": entries}
+                self._write(self._tick(released) if "next" in clock else released)
 
     def release_own(self) -> None:
         """Release entries that the pipeline itself has appended: they belong to the present step."""

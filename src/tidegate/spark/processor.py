@@ -30,8 +30,8 @@ class Level(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         if self._runner is None:
             self._runner = pickle.loads(self._pickled)
-        found: Iterator[Row] = self._runner.handle(self._state, key, rows)
-        return found
+        output: Iterator[Row] = self._runner.handle(self._state, key, rows)
+        return output
 
     def close(self) -> None:
-        """Nothing is held between steps but what the worker's cache holds."""
+        """Do nothing: between steps only the worker's cache holds anything."""

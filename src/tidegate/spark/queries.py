@@ -1,9 +1,10 @@
-"""Ad-hoc queries: Spark SQL as a batch over tables that are at hand as Arrow."""
+"""Ad-hoc queries: Spark SQL as a batch over Arrow tables."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -17,7 +18,7 @@ from tidegate.spark.types import struct_type
 
 
 class Queries:
-    """Runs SELECTs in a session of their own, so that temporary names meet nobody else's."""
+    """Runs SELECTs in a separate session, so that names of temporary views do not clash with others."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark.newSession()
@@ -25,14 +26,16 @@ class Queries:
             self._spark.conf.set(key, spark.conf.get(key) or "")
         self._lock = threading.Lock()
 
-    def run(self, sql: str, tables: Mapping[str, tuple[Schema, pa.Table]]) -> pa.Table:
-        """The rows of a query over tables under the names it uses."""
+    def run(
+        self, sql: str, tables: Mapping[str, tuple[Schema, pa.Table]], arguments: Mapping[str, Any] | None = None
+    ) -> pa.Table:
+        """The rows of a query over tables under the names it uses. `arguments`: the values of its parameters."""
         with self._lock:
             for name, (schema, table) in tables.items():
                 self._frame(schema, table).createOrReplaceTempView(name)
             try:
                 with quiet():
-                    return self._spark.sql(sql).toArrow()
+                    return self._spark.sql(sql, args=dict(arguments or {}) or None).toArrow()
             except PySparkException as failure:
                 raise _explained(failure, tables) from None
             finally:
@@ -40,16 +43,16 @@ class Queries:
                     self._spark.catalog.dropTempView(name)
 
     def _frame(self, schema: Schema, table: pa.Table) -> DataFrame:
-        """PySpark cannot read columns without a single chunk, which is how empty tables may come."""
+        """A Spark frame of a table. PySpark cannot read columns without chunks, which empty tables may have."""
         arrow = nullable_schema(schema)
-        given = table.cast(arrow) if table.num_rows else arrow.empty_table()
-        return self._spark.createDataFrame(given, struct_type(schema))
+        cast = table.cast(arrow) if table.num_rows else arrow.empty_table()
+        return self._spark.createDataFrame(cast, struct_type(schema))
 
 
 def _explained(failure: PySparkException, tables: Mapping[str, tuple[Schema, pa.Table]]) -> Error:
-    """What Spark refused, with the nearest columns there are."""
+    """Our error for an error of Spark, with the nearest column names as a hint."""
     error = error_of(failure)
     if error.code == "UNKNOWN_COLUMN" and not error.hint:
-        known = dict.fromkeys(column.name for schema, _ in tables.values() for column in schema)
-        error.hint = did_you_mean(error.message.split()[-1], known, "columns")
+        columns = dict.fromkeys(column.name for schema, _ in tables.values() for column in schema)
+        error.hint = did_you_mean(error.message.split()[-1], columns, "columns")
     return error

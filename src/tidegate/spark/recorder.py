@@ -1,10 +1,10 @@
-"""What happens to a step's blocks on the driver: they become one record of the step log, then the sinks' turn."""
+"""The driver's side of a step: its blocks become one record of the step log."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from tidegate.core.types import nullable_schema
 from tidegate.kernels.api import Clock
 from tidegate.spark import blocks, codec
 from tidegate.spark.clock import ClockSource
-from tidegate.spark.compat import NO_OFFSET
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.generation import Generation
 from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import larger
 from tidegate.storage.blobs import unsealed, write_blob
+from tidegate.storage.checkpoint import NO_OFFSET
 from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -52,7 +52,7 @@ class Recorder:
         exchange: Exchange,
         clock: ClockSource,
         tracker: WatermarkTracker,
-        offsets: Callable[[int], list[str]],
+        offsets: Callable[[int], Sequence[str]],
         after_step: Callable[[int, Late], None],
     ) -> None:
         outputs = generation.circuit.outputs
@@ -77,25 +77,27 @@ class Recorder:
         started = time.time()
         rows = frame.toArrow()
         failpoint("state.committed")
-        self._exchange.over(batch)
+        self._exchange.end_batch(batch)
         step = self._base + batch + 1
-        found = _by_address(rows)
-        late = [(json.loads(said), codec.decode(payload)) for said, payload in found.pop(blocks.LATE, [])]
-        self._log.write(self._record(step, started, found, late, self._clock.at(batch)))
+        payloads = _by_address(rows)
+        late = [(json.loads(record), codec.decode(payload)) for record, payload in payloads.pop(blocks.LATE, [])]
+        self._log.write(self._record(step, started, payloads, late, self._clock.at(batch)))
         failpoint("step_log.written")
         self._after(step, late)
 
-    def _record(self, step: int, started: float, found: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
-        stats = _merge([json.loads(payload) for _, payload in found.pop(blocks.STATS, [])])
+    def _record(self, step: int, started: float, payloads: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
+        stats = _merge([json.loads(payload) for _, payload in payloads.pop(blocks.STATS, [])])
         self._tracker.after(stats, clock, self._shards(step - self._base - 1))
         self._tracker.move(clock.watermarks, clock.time_us, unread=self._clock.wall)
-        rejected = [RejectedRow(*error) for _, payload in found.pop(blocks.ERRORS, []) for error in json.loads(payload)]
+        rejected = [
+            RejectedRow(*error) for _, payload in payloads.pop(blocks.ERRORS, []) for error in json.loads(payload)
+        ]
         changes: dict[str, pa.Table] = {}
         files: list[ChangeFile] = []
-        came = {address.removeprefix(blocks.OUTPUT): payloads for address, payloads in found.items()}
-        for relation in sorted(came.keys() | self._replaced(step)):
+        by_output = {address.removeprefix(blocks.OUTPUT): items for address, items in payloads.items()}
+        for relation in sorted(by_output.keys() | self._replaced(step)):
             before = self._before(relation) if relation in self._replaced(step) else None
-            self._log_output(self._outputs[relation], came.get(relation, []), before, changes, files)
+            self._log_output(self._outputs[relation], by_output.get(relation, []), before, changes, files)
         dropped = dict(self._log.header(step - 1).dropped)
         for op, sizes in stats["state"].items():
             self.state.setdefault(op, {}).update({bucket: size[:2] for bucket, size in sizes.items()})
@@ -103,7 +105,7 @@ class Recorder:
         self._note_wakes(stats["wake"])
         few = [(drop, rows) for drop, rows in late if len(rows) < FEW_LATE]
         many = [(drop, rows) for drop, rows in late if len(rows) >= FEW_LATE]
-        groups = self._kept_groups(step)
+        groups = self._groups_before(step)
         for op, change in stats["groups"].items():
             groups[op] = groups.get(op, 0) + change
         header = StepHeader(
@@ -118,7 +120,7 @@ class Recorder:
             groups={op: count for op, count in groups.items() if count},
             dropped={op: count for op, count in dropped.items() if count},
             loaded=self._loaded(step),
-            watermarks=self._tracker.shown(),
+            watermarks=self._tracker.published(),
             progress=self._tracker.progress.to_json(),
             errors=tuple(rejected),
             late=tuple(row for drop, rows in few for row in late_rows(rows, *self._dropped_by(drop))),
@@ -127,33 +129,33 @@ class Recorder:
         )
         return StepRecord(header, changes)
 
-    def _kept_groups(self, step: int) -> dict[str, int]:
-        """How many groups each op had before this step, without ops that are gone."""
+    def _groups_before(self, step: int) -> dict[str, int]:
+        """The number of groups of each present op before this step."""
         return {op: count for op, count in self._log.header(step - 1).groups.items() if op in self._ops}
 
     def _shards(self, batch: int) -> dict[str, list[str]]:
         """The partitions of every source that has some."""
-        found = zip(self._sources.items(), self._offsets(batch), strict=True)
+        pairs = zip(self._sources.items(), self._offsets(batch), strict=True)
         return {
             relation: source.partitions_at(offset)
-            for (relation, source), offset in found
+            for (relation, source), offset in pairs
             if isinstance(source, Partitioned) and offset != NO_OFFSET
         }
 
     def _loaded(self, step: int) -> dict[str, int]:
-        """The step in which each connector's relation was first read to its end, as far as it then went."""
+        """The step in which the relation of each connector was first read to its end at that time."""
         before = self._log.header(step - 1).loaded
         new = self._loads if step == self._base + 1 else ()
-        kept = {relation: at for relation, at in before.items() if relation in self._sources}
-        return {**kept, **dict.fromkeys(new, step)}
+        existing = {relation: at for relation, at in before.items() if relation in self._sources}
+        return {**existing, **dict.fromkeys(new, step)}
 
     def _dropped_by(self, drop: dict[str, Any]) -> tuple[str, tuple[str, ...], str, str | None]:
         """The relation of late rows, the views that dropped them, the time column, and its watermark as text."""
-        watermark = self._tracker.text(drop["line"], drop["waterline"])
+        watermark = self._tracker.text(drop["watermark"], drop["value"])
         return drop["relation"], tuple(drop["views"]), drop["column"], watermark
 
     def _late_file(self, drop: dict[str, Any], rows: pl.DataFrame) -> LateFile:
-        """Stores many late rows as they are; they become text when somebody reads them."""
+        """Store many late rows as a file; they are rendered when they are read."""
         name = write_blob(codec.encode(rows), self._spill)
         count = int(rows[WEIGHT].abs().sum()) * max(1, len(drop["views"]))
         return LateFile(name, count, *self._dropped_by(drop))
@@ -166,11 +168,11 @@ class Recorder:
                     self.wake[op, bucket] = moment
 
     def _replaced(self, step: int) -> set[str]:
-        """In a generation's first step: the outputs that come anew, whose old content goes."""
+        """In the first step of a generation: the outputs that it rebuilds; their previous content is retracted."""
         return self._new if step == self._base + 1 else set()
 
     def _before(self, relation: str) -> pl.DataFrame | None:
-        """What a relation contained before this generation, to be taken back; None if nothing."""
+        """The content of a relation before this generation as retractions; None if it was empty."""
         rows = self._log.weighted(relation, self._schemas[relation], self._base)
         return rows.with_columns(-pl.col(WEIGHT)) if rows.height else None
 
@@ -183,10 +185,10 @@ class Recorder:
         files: list[ChangeFile],
     ) -> None:
         append = output.kind == "append" and before is None
-        whole = {blocks.LOGGED, blocks.SPILLED} if append and not output.hidden else {blocks.LOGGED}
-        written_by_workers = [json.loads(payload) for tag, payload in payloads if tag in whole]
+        file_tags = {blocks.LOGGED, blocks.SPILLED} if append and not output.hidden else {blocks.LOGGED}
+        written_by_workers = [json.loads(payload) for tag, payload in payloads if tag in file_tags]
         files += [ChangeFile(output.relation, rows, net, name) for name, rows, net in written_by_workers]
-        payloads = [item for item in payloads if item[0] not in whole]
+        payloads = [item for item in payloads if item[0] not in file_tags]
         frames = [self._decode(*item) for item in payloads]
         hidden = [column.name for column in output.hidden]
         if before is not None:
@@ -215,22 +217,22 @@ def _like(frames: list[pl.DataFrame], name: str) -> pl.DataType:
 
 
 def _by_address(rows: pa.Table) -> dict[str, Payloads]:
-    found: dict[str, Payloads] = {}
+    by_address: dict[str, Payloads] = {}
     for row in rows.to_pylist():
-        found.setdefault(row["op"], []).append((row["tag"], row["payload"]))
-    return {address: sorted(items) for address, items in sorted(found.items())}
+        by_address.setdefault(row["op"], []).append((row["tag"], row["payload"]))
+    return {address: sorted(items) for address, items in sorted(by_address.items())}
 
 
 def _sums(parts: list[dict[str, Any]], counter: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for part in parts:
         for name, count in part.get(counter, {}).items():
-            found[name] = found.get(name, 0) + count
-    return found
+            sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counters of several workers added up; state sizes side by side."""
+    """The statistics of several workers combined: counters are added up."""
     state: dict[str, dict[str, list[int]]] = {}
     wake: dict[str, dict[str, int | None]] = {}
     seen: dict[str, Any] = {}
@@ -242,15 +244,15 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
             wake.setdefault(op, {}).update(moments)
         for name, value in part.get("seen", {}).items():
             seen[name] = larger(seen.get(name), value)
-        for name, found in part.get("shards", {}).items():
-            known = shards.setdefault(name, {})
-            known.update({shard: larger(known.get(shard), value) for shard, value in found.items()})
+        for name, values in part.get("shards", {}).items():
+            largest = shards.setdefault(name, {})
+            largest.update({shard: larger(largest.get(shard), value) for shard, value in values.items()})
     return {
         **{counter: _sums(parts, counter) for counter in ("rows_in", "events", "groups", "overflow")},
         "state": state,
         "wake": wake,
         "seen": seen,
         "shards": shards,
-        "advanced": [given for part in parts for given in part.get("advanced", [])],
+        "advanced": [advance for part in parts for advance in part.get("advanced", [])],
         "entry": max((part.get("entry", 0) for part in parts), default=0),
     }

@@ -1,7 +1,7 @@
 """The Spark session and the settings that matter (measured: a stateful Python step takes 0.2 s with them, 0.5 s
 without). A user's own session is never changed: ours is a new session over the same context.
 
-Workers are spoken to by Unix sockets. On TCP, Spark's small writes wait for an acknowledgement that Linux delays by
+Spark talks to workers over Unix sockets. On TCP, Spark's small writes wait for an acknowledgement that Linux delays by
 40 ms, once per Python task: more than a third of what a level of a small step cost.
 
 Arrow batches are bounded by their rows. With a bound on bytes too (64 MB, Spark's own) Spark adds up the sizes of all
@@ -33,12 +33,14 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": compat.ROCKSDB_PROVIDER,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": compat.FILE_SYSTEM_CHECKPOINTS,
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+LOCAL_SETTINGS = {"spark.sql.streaming.checkpointFileManagerClass": compat.FILE_SYSTEM_CHECKPOINTS}
+"""Quicker than Spark's default, but a file that exists is kept where the default replaces it. That is wrong for the
+state of a task that runs again, which happens within a batch on clusters only: see `drop_uncommitted_state`."""
 WORKER_PYTHON = Path(__file__).with_name("worker-python")
 STATIC = {
     "spark.ui.enabled": "false",
@@ -47,6 +49,7 @@ STATIC = {
     "spark.python.worker.reuse": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     "spark.driver.memory": "3g",
     "spark.python.daemon.module": "tidegate.spark.daemon",
 }
@@ -72,12 +75,12 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
 
 
 def session_of(session: SparkSession, config: Mapping[str, str]) -> SparkSession:
-    """A session of ours beside the user's."""
-    ours = session.newSession()
-    for key, value in {**SETTINGS, **config}.items():
-        if ours.conf.isModifiable(key):
-            ours.conf.set(key, value)
-    return ours
+    """A new session beside the user's, with our settings."""
+    own = session.newSession()
+    local = LOCAL_SETTINGS if compat.runs_tasks_once(session) else {}
+    for key, value in {**SETTINGS, **local, **config}.items():
+        compat.set_unless_static(own, key, value)
+    return own
 
 
 def java_version() -> int | None:
@@ -87,12 +90,12 @@ def java_version() -> int | None:
     if java is None or not Path(java).exists():
         return None
     text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(1\.)?(\d+)', text)
-    return int(found[2]) if found else None
+    match = re.search(r'version "(1\.)?(\d+)', text)
+    return int(match[2]) if match else None
 
 
 def check_java() -> None:
-    """Java 17 or newer, or an error that says how to get it."""
+    """Raise an error with instructions unless Java 17 or newer is installed."""
     version = java_version()
     if version is None or version < 17:
         raise errors.make("JAVA_MISSING", found="no Java" if version is None else f"Java {version}")
@@ -100,15 +103,21 @@ def check_java() -> None:
 
 @contextmanager
 def _quick_workers(master: str | None) -> Iterator[None]:
-    """Workers on this machine start by way of `worker-python`, if they are to run the Python that we run."""
+    """Start workers on this machine through `worker-python`, if they run the same Python as this process."""
     python = os.environ["PYSPARK_PYTHON"]
-    ours = python == sys.executable and (master or "local").startswith("local")
-    if ours and os.access(WORKER_PYTHON, os.X_OK):
+    same_python = _same_environment(python, sys.executable)
+    if same_python and (master or "local").startswith("local") and os.access(WORKER_PYTHON, os.X_OK):
         os.environ |= {"PYSPARK_PYTHON": str(WORKER_PYTHON), "TIDEGATE_PYTHON": python}
     try:
         yield
     finally:
         os.environ["PYSPARK_PYTHON"] = python
+
+
+def _same_environment(python: str, other: str) -> bool:
+    """True if two commands start the Python of one environment: `python` and `python3` of the same folder."""
+    first, second = shutil.which(python), shutil.which(other)
+    return first is not None and second is not None and Path(first).parent.resolve() == Path(second).parent.resolve()
 
 
 class _stderr_to:

@@ -1,17 +1,18 @@
-"""How one generation follows another: what it takes over of positions, state and content."""
+"""How one generation follows another: the source positions, state and content that it takes over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tidegate.core.columns import content_input
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type, nullable_schema
-from tidegate.spark import compat
 from tidegate.spark.generation import (
     FEED_START,
     Generation,
@@ -22,6 +23,7 @@ from tidegate.spark.generation import (
     outputs_read,
 )
 from tidegate.spark.processing_clock import ProcessingClock
+from tidegate.storage.checkpoint import NO_OFFSET
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
 
@@ -47,12 +49,15 @@ class Succession:
         if current is None:
             return self._begin(self._first(definition))
         if current.fingerprint == definition.fingerprint:
+            self._announce(current)
             return current
         return self._begin(self._with_content(self._next(current, definition)))
 
     def _with_content(self, generation: Generation) -> Generation:
-        """Gives new readers of a table that is only in the log its content, as an entry of the insert log."""
-        definition, names = backfilled(generation.definition, generation, lambda table: f"{table}@{generation.number}")
+        """Append the content of relations that only the step log stores to the insert log, for their new readers."""
+        # The name is new in every attempt: a process may have died after it had appended the content.
+        name = partial(content_input, generation=generation.number, entry=self._inserts.head())
+        definition, names = backfilled(generation.definition, generation, name)
         if not names:
             return generation
         inputs = {item.relation: item.columns for item in definition.circuit.inputs}
@@ -62,7 +67,7 @@ class Succession:
         return replace(generation, definition=definition)
 
     def _content(self, relation: str, columns: Schema, step: int) -> pa.Table:
-        """What a relation contained after a step; parts of its key that nobody sees are not known."""
+        """The content of a relation after a step; hidden columns are NULL, since the step log does not have them."""
         visible = tuple(column for column in columns if not column.name.startswith("__"))
         rows = self._log.content(relation, nullable_schema(visible), step)
         for column in columns:
@@ -79,15 +84,16 @@ class Succession:
         )
 
     def _next(self, old: Generation, definition: PipelineDefinition) -> Generation:
-        """The generation after `old`: positions and shared state go along."""
+        """The generation after `old`, with its source positions and the state of the ops that both have."""
         self._settle(old)
         number = self._generations.next_number()
-        kept = {op.id for op in definition.circuit.ops}
-        batch = self._generations.committed(old.number)
+        ops = {op.id for op in definition.circuit.ops}
+        checkpoint = self._generations.checkpoint(old.number)
+        batch = checkpoint.committed()
         if batch is None:
             return self._inherit(old, definition, number)
-        carried = kept & {op.id for op in old.circuit.ops}
-        offsets = self._generations.offsets(old.number, batch)
+        carried = ops & {op.id for op in old.circuit.ops}
+        offsets = checkpoint.batch(batch).offsets
         self._log.truncate(old.base_step + batch + 1)
         return Generation(
             number=number,
@@ -102,29 +108,35 @@ class Succession:
 
     def _inherit(self, old: Generation, definition: PipelineDefinition, number: int) -> Generation:
         """`old` never finished a step: the next one begins where it would have begun."""
-        kept = {op.id for op in definition.circuit.ops}
+        ops = {op.id for op in definition.circuit.ops}
         return Generation(
             number=number,
             base_step=old.base_step,
             definition=definition,
             start={**old.start, "tick": self._clock.read()["tick"]},
             positions=old.positions,
-            carried=old.carried & kept,
+            carried=old.carried & ops,
             known_outputs=old.known_outputs,
             restore=old.restore,
         )
 
-    def _positions(self, old: Generation, definition: PipelineDefinition, offsets: list[str]) -> dict[str, Any]:
-        found = {}
+    def _positions(self, old: Generation, definition: PipelineDefinition, offsets: Sequence[str]) -> dict[str, Any]:
+        positions = {}
         for index, (relation, offset) in enumerate(zip(old.definition.sources, offsets, strict=True), start=1):
             source = definition.sources.get(relation)
             if source is not None:
-                logs = compat.source_log(self._generations.checkpoint(old.number), index)
-                reached = None if offset == compat.NO_OFFSET else offset
-                found[relation] = source.position(reached, logs, old.positions.get(relation))
-        return found
+                logs = self._generations.checkpoint(old.number).source_log(index)
+                last_offset = None if offset == NO_OFFSET else offset
+                positions[relation] = source.position(last_offset, logs, old.positions.get(relation))
+        return positions
 
     def _begin(self, generation: Generation) -> Generation:
         self._generations.begin(generation)
-        self._clock.tick()
+        self._announce(generation)
         return generation
+
+    def _announce(self, generation: Generation) -> None:
+        """Moves the clock if it stands where the generation begins: replays happen in the first batch of a generation,
+        and that must be one with a tick. The process may have died before it got there."""
+        if self._clock.read()["tick"] == generation.start["tick"]:
+            self._clock.tick()

@@ -31,9 +31,9 @@ class ClockTimer:
         while not self._stopped:
             due = self._due()
             with self._changed:
-                left = None if due is None else due / 1e6 - time.time()
-                if left is None or left > 0:
-                    self._changed.wait(left)
+                remaining = None if due is None else due / 1e6 - time.time()
+                if remaining is None or remaining > 0:
+                    self._changed.wait(remaining)
                     continue
             if not self._stopped:
                 self._wake()

@@ -19,7 +19,7 @@ from tidegate.spark.watermarks import InputProgress, values
 from tidegate.sql import Tidegate, render
 from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, observed_name, walk
 
-Asked = tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]
+Request = tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]
 FOREVER = "infinity"
 LOOK_AGAIN, SOON = 1_000_000, 10_000
 
@@ -39,47 +39,55 @@ class WatermarkTracker:
         self._spark, self._circuit, self._idle = spark, circuit, idle
         self.progress = progress
         self._watching = {relation: watching(circuit, relation) for relation in sharded or {}}
-        self._quiet = {name: (sharded or {})[relation] for relation, seen in self._watching.items() for name in seen}
-        self.lines: dict[str, WatermarkValue] = {}
-        self._types = {line.name: line.type for line in walk(circuit.watermarks)}
+        self._quiet = {
+            name: (sharded or {})[relation] for relation, observed in self._watching.items() for name in observed
+        }
+        self.watermarks: dict[str, WatermarkValue] = {}
+        self._types = {watermark.name: watermark.type for watermark in walk(circuit.watermarks)}
 
     def after(self, stats: Mapping[str, Any], clock: Clock, shards: Mapping[str, Sequence[str]]) -> None:
         """Update the progress after a step. `shards`: the partitions of each partitioned source."""
         advanced: dict[str, WatermarkValue] = {}
-        for given in stats["advanced"]:
-            advanced |= InputProgress().after({}, {**advanced, **given}, (), 0).advanced
-        held = {
-            line.name: advanced[f"{line.relation}.{line.column}"]
-            for line in self._held()
-            if f"{line.relation}.{line.column}" in advanced
+        for advance in stats["advanced"]:
+            advanced |= InputProgress().after({}, {**advanced, **advance}, (), 0).advanced
+        held_back = {
+            watermark.name: advanced[f"{watermark.relation}.{watermark.column}"]
+            for watermark in self._hold_backs()
+            if f"{watermark.relation}.{watermark.column}" in advanced
         }
-        came = [relation for relation, count in stats["rows_in"].items() if count and relation != BUS]
-        came += [
-            line.relation for line in self._stamped() if observed_name(line.relation, line.column) in stats["seen"]
+        active = [relation for relation, count in stats["rows_in"].items() if count and relation != BUS]
+        active += [
+            watermark.relation
+            for watermark in self._event_watermarks()
+            if observed_name(watermark.relation, watermark.column) in stats["seen"]
         ]
-        seen = InputProgress().after(stats["seen"], {}, (), 0).after(held, {}, (), 0).seen
-        self.progress = self.progress.after(seen, advanced, came, clock.time_us)
-        for relation, known in shards.items():
+        observed = InputProgress().after(stats["seen"], {}, (), 0).after(held_back, {}, (), 0).seen
+        self.progress = self.progress.after(observed, advanced, active, clock.time_us)
+        for relation, partitions in shards.items():
             for name in self._watching.get(relation, ()):
-                brought = stats["shards"].get(name, {})
-                self.progress = self.progress.with_shards(name, known, brought, clock.time_us)
-        if self.progress.ending and all(clock.watermarks.get(line.name) == INFINITE for line in self._held()):
+                largest = stats["shards"].get(name, {})
+                self.progress = self.progress.with_shards(name, partitions, largest, clock.time_us)
+        if self.progress.ending and all(
+            clock.watermarks.get(watermark.name) == INFINITE for watermark in self._hold_backs()
+        ):
             self.progress = replace(self.progress, ended=True)
 
     def end(self) -> None:
         """End all inputs. Held-back rows are released first; only then do all watermarks go to infinity."""
-        self.progress = replace(self.progress, ending=True, ended=not self._held())
+        self.progress = replace(self.progress, ending=True, ended=not self._hold_backs())
 
-    def _stamped(self) -> list[DeclaredWatermark]:
+    def _event_watermarks(self) -> list[DeclaredWatermark]:
         """The watermarks of events: only events that move them show that the bus is not idle."""
-        declared = [line for line in walk(self._circuit.watermarks) if isinstance(line, DeclaredWatermark)]
-        return [line for line in declared if _of_events(line.relation)]
+        declared = [
+            watermark for watermark in walk(self._circuit.watermarks) if isinstance(watermark, DeclaredWatermark)
+        ]
+        return [watermark for watermark in declared if _of_events(watermark.relation)]
 
-    def _held(self) -> list[DeclaredWatermark]:
+    def _hold_backs(self) -> list[DeclaredWatermark]:
         return [
-            line
-            for line in walk(self._circuit.watermarks)
-            if isinstance(line, DeclaredWatermark) and line.note == "hold_back"
+            watermark
+            for watermark in walk(self._circuit.watermarks)
+            if isinstance(watermark, DeclaredWatermark) and watermark.note == "hold_back"
         ]
 
     def move(
@@ -89,49 +97,49 @@ class WatermarkTracker:
         read yet, so neither the bus nor a view over it is idle."""
         if self._circuit.watermarks:
             idle = {name: timeout for name, timeout in self._idle.items() if not (unread and _of_events(name))}
-            self.lines = values(
+            self.watermarks = values(
                 self._circuit.watermarks, self.progress, before, time_us, idle, self._quiet, self._evaluate
             )
-        return self.lines
+        return self.watermarks
 
-    def shown(self) -> dict[str, str]:
+    def published(self) -> dict[str, str]:
         """The published watermarks as text, by relation and column."""
-        found = {}
+        texts = {}
         for watched in self._circuit.published:
-            text = self.text(watched.watermark, self.lines.get(watched.watermark))
+            text = self.text(watched.watermark, self.watermarks.get(watched.watermark))
             if text is not None:
-                found[f"{watched.relation}.{watched.column}"] = text
-        return found
+                texts[f"{watched.relation}.{watched.column}"] = text
+        return texts
 
-    def text(self, line: str, value: WatermarkValue) -> str | None:
+    def text(self, name: str, value: WatermarkValue) -> str | None:
         """Render the value of a watermark as users write it."""
         if value is None or value == INFINITE:
             return None if value is None else FOREVER
-        return value_text(value, self._types.get(line, "bigint"))
+        return value_text(value, self._types.get(name, "bigint"))
 
     def next_idle(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
-        """The next time at which a quiet input moves its frontier and something may follow from that: a window ends
-        that is not empty, or (every second) something else that waits may go on. `sizes`: the rows that each op keeps,
-        by bucket, as far as that is known."""
-        moments = []
-        waiting = self._waits(time_us, sizes)
+        """The next time at which an idle input advances its watermark and an op may react: a window that is not empty
+        ends, or (every second) another op that waits may continue. `sizes`: the rows in the state of each op by bucket,
+        as far as they are known."""
+        times = []
+        waiting = self._next_reaction(time_us, sizes)
         for relation, timeout in self._idle.items() if waiting is not None else ():
             due = self.progress.rows.get(relation, self.progress.since[relation]) + timeout
-            moments.append(due if due > time_us else waiting or due)
+            times.append(due if due > time_us else waiting or due)
         for name, quiet in self._quiet.items():
-            falls_asleep = [came + quiet for _, came in self.progress.shards.get(name, {}).values()]
-            moments += [moment for moment in falls_asleep if moment > time_us]
-        return min(moments, default=None)
+            idle_times = [last_row + quiet for _, last_row in self.progress.shards.get(name, {}).values()]
+            times += [time for time in idle_times if time > time_us]
+        return min(times, default=None)
 
-    def _waits(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
-        """When an op has something to do if watermarks follow the clock from now on; None if none has."""
-        kept = [op for op in self._circuit.ops if _by_lines(op) and _keeps_rows(sizes.get(op.id))]
-        moments = [time_us + _until_an_end(op.kernel, self.lines) for op in kept]
-        return min(moments, default=None)
+    def _next_reaction(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+        """The next time at which an op can react if watermarks follow the clock from now on; None if none can."""
+        waiting = [op for op in self._circuit.ops if _reacts_to_watermarks(op) and _keeps_rows(sizes.get(op.id))]
+        times = [time_us + _until_an_end(op.kernel, self.watermarks) for op in waiting]
+        return min(times, default=None)
 
-    def _evaluate(self, asked: Sequence[Asked]) -> list[WatermarkValue]:
+    def _evaluate(self, requests: Sequence[Request]) -> list[WatermarkValue]:
         """Spark SQL on one row each, all in one query."""
-        items = [f"CAST({_filled(sql, over)} AS {type}) AS c{n}" for n, (sql, type, over) in enumerate(asked)]
+        items = [f"CAST({_filled(sql, columns)} AS {type}) AS c{n}" for n, (sql, type, columns) in enumerate(requests)]
         table = self._spark.sql(f"SELECT {', '.join(items)}").toArrow()
         return [stored(column.combine_chunks()[0]) for column in table.columns]
 
@@ -141,7 +149,7 @@ def _of_events(relation: str) -> bool:
     return relation == BUS or relation.endswith(OF_VIEW)
 
 
-def _by_lines(op: Op) -> bool:
+def _reacts_to_watermarks(op: Op) -> bool:
     """True if an op reacts to watermarks. A global aggregate gets ticks but does not depend on them."""
     return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.evict_before)
 
@@ -150,7 +158,7 @@ def _keeps_rows(sizes: Mapping[str, Sequence[int]] | None) -> bool:
     return sizes is None or any(each[0] for each in sizes.values())
 
 
-def _until_an_end(kernel: KernelSpec, lines: Mapping[str, WatermarkValue]) -> int:
+def _until_an_end(kernel: KernelSpec, watermarks: Mapping[str, WatermarkValue]) -> int:
     """Microseconds until a watermark reaches the next window end; a second where that is unknown."""
     if isinstance(kernel, GatedAggregateSpec):
         waits, kernel = kernel.gate.every is None, kernel.inner
@@ -158,32 +166,32 @@ def _until_an_end(kernel: KernelSpec, lines: Mapping[str, WatermarkValue]) -> in
         waits = True
     if not waits or not isinstance(kernel, WindowAggregateSpec) or kernel.window.kind == "session":
         return LOOK_AGAIN
-    line = lines.get(kernel.watermark or "")
-    if not isinstance(line, int) or kernel.window.type not in TIMESTAMPS:
+    watermark = watermarks.get(kernel.watermark or "")
+    if not isinstance(watermark, int) or kernel.window.type not in TIMESTAMPS:
         return LOOK_AGAIN
-    closes = earliest_open(kernel.window, line)[1] - line
-    forgets = earliest_open(kernel.window, line - kernel.lateness)[1] - (line - kernel.lateness)
-    return max(min(closes, forgets), SOON)
+    closes = earliest_open(kernel.window, watermark)[1] - watermark
+    evicts = earliest_open(kernel.window, watermark - kernel.lateness)[1] - (watermark - kernel.lateness)
+    return max(min(closes, evicts), SOON)
 
 
 def watching(circuit: Circuit, relation: str) -> set[str]:
-    """The names under which the times of a relation's own rows are seen, at its door or at that of a view on it."""
+    """The names under which the times of a relation's own rows are observed, at its ingress or that of a view on it."""
     return {
-        seen.name
-        for door in circuit.ingresses
-        if any(branch.producer == f"in:{relation}" for branch in door.branches)
-        for seen in door.observed
+        observed.name
+        for ingress in circuit.ingresses
+        if any(branch.producer.relation == relation for branch in ingress.branches)
+        for observed in ingress.observed
     }
 
 
-def _filled(sql: str, over: Mapping[str, tuple[str, WatermarkValue]]) -> str:
-    """The expression with values in place of its columns."""
+def _filled(sql: str, columns: Mapping[str, tuple[str, WatermarkValue]]) -> str:
+    """Replace the columns of an expression by values."""
     tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
 
     def fill(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column):
             return node
-        type, value = over[node.name]
+        type, value = columns[node.name]
         filled: exp.Expr = parse_one(f"SELECT {literal(value, type)}", read=Tidegate).expressions[0]
         return filled
 
@@ -200,7 +208,7 @@ def literal(value: WatermarkValue, type: str) -> str:
 
 
 def stored(value: pa.Scalar) -> WatermarkValue:
-    """A value of Spark's as a line has it."""
+    """A value of Spark as watermarks store it."""
     if not value.is_valid:
         return None
     if pa.types.is_timestamp(value.type):
@@ -209,14 +217,14 @@ def stored(value: pa.Scalar) -> WatermarkValue:
         return int(value.cast(pa.int32()).as_py())
     if pa.types.is_decimal(value.type):
         return str(value.as_py())
-    found: int | float = value.as_py()
-    return found
+    plain: int | float = value.as_py()
+    return plain
 
 
 def value_text(value: WatermarkValue, type: str) -> str:
     if type in ("timestamp", "timestamp_ntz"):
-        moment = pa.scalar(int(value or 0), pa.timestamp("us")).as_py()
-        return str(moment)
+        time = pa.scalar(int(value or 0), pa.timestamp("us")).as_py()
+        return str(time)
     if type == "date":
         return str(pa.scalar(int(value or 0), pa.date32()).as_py())
     return str(value)

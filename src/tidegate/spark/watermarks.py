@@ -1,4 +1,4 @@
-"""InputProgress and waterlines on the driver: what the rows of a step move, and what every line is afterwards."""
+"""Watermarks on the driver: the progress of the inputs after a step, and the value of every watermark."""
 
 from __future__ import annotations
 
@@ -63,18 +63,20 @@ class InputProgress:
             rows={**self.rows, **dict.fromkeys(relations, time_us)},
         )
 
-    def begun(self, relations: Iterable[str], time_us: int) -> InputProgress:
+    def with_relations(self, relations: Iterable[str], time_us: int) -> InputProgress:
         """Return the progress with further relations that are read from now on."""
         return replace(self, since={**dict.fromkeys(relations, time_us), **self.since})
 
     def with_shards(
-        self, name: str, known: Iterable[str], came: Mapping[str, WatermarkValue], time_us: int
+        self, name: str, partitions: Iterable[str], largest: Mapping[str, WatermarkValue], time_us: int
     ) -> InputProgress:
-        """Return the progress with the known partitions of a source, and the values that a step brought on some."""
+        """Return the progress with all partitions of a source, and the largest values of a step for some of them."""
         before = self.shards.get(name, {})
-        found = {shard: before.get(shard, (None, time_us)) for shard in {**before, **dict.fromkeys(known), **came}}
-        found |= {shard: (larger(found[shard][0], value), time_us) for shard, value in came.items()}
-        return replace(self, shards={**self.shards, name: found})
+        shards = {
+            shard: before.get(shard, (None, time_us)) for shard in {**before, **dict.fromkeys(partitions), **largest}
+        }
+        shards |= {shard: (larger(shards[shard][0], value), time_us) for shard, value in largest.items()}
+        return replace(self, shards={**self.shards, name: shards})
 
     def known(self, name: str, time_us: int, quiet: int) -> WatermarkValue:
         """Return the largest value seen; of a partitioned source the smallest of its partitions, since the next row of
@@ -82,9 +84,9 @@ class InputProgress:
         shards = self.shards.get(name)
         if not shards:
             return self.seen.get(name)
-        awake = [value for value, came in shards.values() if time_us - came < quiet]
-        if awake:
-            return None if None in awake else min(awake, key=_number)
+        active = [value for value, last_row in shards.values() if time_us - last_row < quiet]
+        if active:
+            return None if None in active else min(active, key=_number)
         return max((value for value, _ in shards.values() if value is not None), key=_number, default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class InputProgress:
             "advanced": dict(self.advanced),
             "rows": dict(self.rows),
             "since": dict(self.since),
-            "shards": {name: {shard: list(at) for shard, at in found.items()} for name, found in self.shards.items()},
+            "shards": {name: {shard: list(at) for shard, at in shards.items()} for name, shards in self.shards.items()},
             "ending": self.ending,
             "ended": self.ended,
         }
@@ -121,7 +123,7 @@ def _largest(old: Mapping[str, WatermarkValue], new: Mapping[str, WatermarkValue
 
 
 def values(
-    lines: Sequence[Watermark],
+    watermarks: Sequence[Watermark],
     progress: InputProgress,
     before: Mapping[str, WatermarkValue],
     time_us: int,
@@ -131,102 +133,110 @@ def values(
 ) -> dict[str, WatermarkValue]:
     """Evaluate all watermarks; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds; `quiet`:
     the idle timeout of partitions, by the name of the observed column."""
-    found: dict[Watermark, WatermarkValue] = {}
-    waiting = list(walk(lines))
+    computed: dict[Watermark, WatermarkValue] = {}
+    waiting = list(walk(watermarks))
     while waiting:
-        ready = [line for line in waiting if all(part in found for part in line.parts)]
-        waiting = [line for line in waiting if line not in ready]
-        found.update(_round(ready, found, progress, time_us, idle, quiet, evaluate))
-        for line in ready:
-            found[line] = larger(before.get(line.name), found[line])
-    return {line.name: value for line, value in found.items()}
+        ready = [watermark for watermark in waiting if all(part in computed for part in watermark.parts)]
+        waiting = [watermark for watermark in waiting if watermark not in ready]
+        computed.update(_round(ready, computed, progress, time_us, idle, quiet, evaluate))
+        for watermark in ready:
+            computed[watermark] = larger(before.get(watermark.name), computed[watermark])
+    return {watermark.name: value for watermark, value in computed.items()}
 
 
 def _round(
     ready: Sequence[Watermark],
-    found: Mapping[Watermark, WatermarkValue],
+    computed: Mapping[Watermark, WatermarkValue],
     progress: InputProgress,
     time_us: int,
     idle: Mapping[str, int],
     quiet: Mapping[str, int],
     evaluate: Evaluate,
 ) -> dict[Watermark, WatermarkValue]:
-    """Evaluate watermarks whose parts are known. What needs Spark is evaluated in one query."""
+    """Evaluate watermarks whose parts are known. Expressions that need Spark are evaluated in one query."""
     result: dict[Watermark, WatermarkValue] = {}
-    asked: list[tuple[Watermark, tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]]] = []
-    for line in ready:
-        match line:
+    requests: list[tuple[Watermark, tuple[str, str, Mapping[str, tuple[str, WatermarkValue]]]]] = []
+    for watermark in ready:
+        match watermark:
             case DeclaredWatermark():
-                name = _seen_name(line)
-                known = progress.known(name, time_us, quiet.get(name, 0))
-                finished = progress.ended or (progress.ending and line.note == "hold_back")
-                if finished or known is None or line.delay is None:
-                    result[line] = INFINITE if finished else known
-                elif (quick := _minus(line, known)) is not None:
-                    result[line] = quick
+                name = _seen_name(watermark)
+                largest = progress.known(name, time_us, quiet.get(name, 0))
+                finished = progress.ended or (progress.ending and watermark.note == "hold_back")
+                if finished or largest is None or watermark.delay is None:
+                    result[watermark] = INFINITE if finished else largest
+                elif (quick := _minus(watermark, largest)) is not None:
+                    result[watermark] = quick
                 else:
-                    asked.append((line, (f"`x` - ({line.delay})", line.type, {"x": (line.type, known)})))
+                    requests.append(
+                        (watermark, (f"`x` - ({watermark.delay})", watermark.type, {"x": (watermark.type, largest)}))
+                    )
             case Extreme():
-                result[line] = _extreme(line, found, progress, time_us, idle)
+                result[watermark] = _extreme(watermark, computed, progress, time_us, idle)
             case WindowEdge():
-                result[line] = _opened(line, found[line.watermark])
+                result[watermark] = _opened(watermark, computed[watermark.watermark])
             case Expression():
-                over = {column: (part.type, found[part]) for column, part in line.over}
-                bounds = [value for _, value in over.values()]
+                columns = {column: (part.type, computed[part]) for column, part in watermark.over}
+                bounds = [value for _, value in columns.values()]
                 if INFINITE in bounds:
-                    result[line] = INFINITE
+                    result[watermark] = INFINITE
                 elif None in bounds:
-                    result[line] = None
+                    result[watermark] = None
                 else:
-                    asked.append((line, (line.sql, line.type, over)))
-    for (line, _), value in zip(asked, evaluate([each for _, each in asked]) if asked else [], strict=True):
-        result[line] = value
-    for line in ready:
-        if isinstance(line, DeclaredWatermark):
-            result[line] = _moved(line, result[line], progress, time_us, idle)
+                    requests.append((watermark, (watermark.sql, watermark.type, columns)))
+    for (watermark, _), value in zip(
+        requests, evaluate([each for _, each in requests]) if requests else [], strict=True
+    ):
+        result[watermark] = value
+    for watermark in ready:
+        if isinstance(watermark, DeclaredWatermark):
+            result[watermark] = _advance(watermark, result[watermark], progress, time_us, idle)
     return result
 
 
-def _seen_name(line: DeclaredWatermark) -> str:
-    return replace(line, lag=0).name if line.note == "hold_back" else observed_name(line.relation, line.column)
+def _seen_name(watermark: DeclaredWatermark) -> str:
+    return (
+        replace(watermark, lag=0).name
+        if watermark.note == "hold_back"
+        else observed_name(watermark.relation, watermark.column)
+    )
 
 
-def _minus(line: DeclaredWatermark, value: WatermarkValue) -> WatermarkValue:
+def _minus(watermark: DeclaredWatermark, value: WatermarkValue) -> WatermarkValue:
     """Subtract the delay where that is plain arithmetic; None if Spark has to evaluate it."""
-    assert line.delay is not None
+    assert watermark.delay is not None
     if not isinstance(value, int):
         return None
-    if line.type in TIMESTAMPS or line.type == "date":
-        micros = plain_micros(line.delay)
-        if micros is None or (line.type == "date" and micros % DAY_US):
+    if watermark.type in TIMESTAMPS or watermark.type == "date":
+        micros = plain_micros(watermark.delay)
+        if micros is None or (watermark.type == "date" and micros % DAY_US):
             return None
-        return value - (micros // DAY_US if line.type == "date" else micros)
-    return value - int(line.delay) if line.delay.isdigit() else None
+        return value - (micros // DAY_US if watermark.type == "date" else micros)
+    return value - int(watermark.delay) if watermark.delay.isdigit() else None
 
 
 @cache
 def plain_micros(sql: str) -> int | None:
     """Return an interval in microseconds; None if it depends on the calendar or is not an interval."""
-    found = length(parse_one(f"SELECT {sql}", read=Tidegate).expressions[0])
-    return None if found is None or found.months else found.micros
+    interval = length(parse_one(f"SELECT {sql}", read=Tidegate).expressions[0])
+    return None if interval is None or interval.months else interval.micros
 
 
-def _moved(
-    line: DeclaredWatermark, value: WatermarkValue, progress: InputProgress, time_us: int, idle: Mapping[str, int]
+def _advance(
+    watermark: DeclaredWatermark, value: WatermarkValue, progress: InputProgress, time_us: int, idle: Mapping[str, int]
 ) -> WatermarkValue:
     """Apply ADVANCE, idle time and the lag."""
     if value == INFINITE:
         return value
-    if line.relation == BUS and line.note == "watermark":
+    if watermark.relation == BUS and watermark.note == "watermark":
         value = _of_events(value, progress, time_us, idle.get(BUS))
-    elif line.note != "hold_back":
-        value = larger(value, progress.advanced.get(observed_name(line.relation, line.column)))
-        quiet = idle.get(line.relation)
-        last = progress.rows.get(line.relation)
-        if quiet is not None and last is not None and isinstance(value, int) and line.type in TIMESTAMPS:
+    elif watermark.note != "hold_back":
+        value = larger(value, progress.advanced.get(observed_name(watermark.relation, watermark.column)))
+        quiet = idle.get(watermark.relation)
+        last = progress.rows.get(watermark.relation)
+        if quiet is not None and last is not None and isinstance(value, int) and watermark.type in TIMESTAMPS:
             passed = time_us - last
             value = value + passed if passed >= quiet else value
-    return value - line.lag if isinstance(value, int) and line.lag else value
+    return value - watermark.lag if isinstance(value, int) and watermark.lag else value
 
 
 def _of_events(value: WatermarkValue, progress: InputProgress, time_us: int, quiet: int | None) -> WatermarkValue:
@@ -239,14 +249,14 @@ def _of_events(value: WatermarkValue, progress: InputProgress, time_us: int, qui
 
 
 def _extreme(
-    line: Extreme,
-    found: Mapping[Watermark, WatermarkValue],
+    watermark: Extreme,
+    computed: Mapping[Watermark, WatermarkValue],
     progress: InputProgress,
     time_us: int,
     idle: Mapping[str, int],
 ) -> WatermarkValue:
-    bounds = [found[part] for part in line.watermarks if not _silent(part, progress, time_us, idle)]
-    if line.which == "max":
+    bounds = [computed[part] for part in watermark.watermarks if not _silent(part, progress, time_us, idle)]
+    if watermark.which == "max":
         result: WatermarkValue = None
         for value in bounds:
             result = larger(result, value)
@@ -260,19 +270,19 @@ def _extreme(
     return result
 
 
-def _silent(line: Watermark, progress: InputProgress, time_us: int, idle: Mapping[str, int]) -> bool:
+def _silent(watermark: Watermark, progress: InputProgress, time_us: int, idle: Mapping[str, int]) -> bool:
     """True if it waits for an input that never had a row and is past its `idle_timeout`: that holds nothing back."""
-    return bool(line.declarations) and all(
+    return bool(watermark.declarations) and all(
         each.relation in idle
         and each.relation not in progress.rows
         and time_us - progress.since.get(each.relation, time_us) >= idle[each.relation]
-        for each in line.declarations
+        for each in watermark.declarations
     )
 
 
-def _opened(line: WindowEdge, value: WatermarkValue) -> WatermarkValue:
+def _opened(watermark: WindowEdge, value: WatermarkValue) -> WatermarkValue:
     if value is None or value == INFINITE:
         return value
-    time_us = int(value) * (DAY_US if line.watermark.type == "date" else 1)
-    start, end = earliest_open(line.window, time_us)
-    return start if line.edge == "start" else end
+    time_us = int(value) * (DAY_US if watermark.watermark.type == "date" else 1)
+    start, end = earliest_open(watermark.window, time_us)
+    return start if watermark.edge == "start" else end

@@ -32,14 +32,14 @@ def hashes(frame: pl.DataFrame, columns: Sequence[tuple[str, str]]) -> pl.Series
     as it is."""
     if not columns:
         return pl.zeros(frame.height, dtype=pl.Int64, eager=True)
-    found: Words = np.full(frame.height, SEED, dtype=np.uint64)
+    result: Words = np.full(frame.height, SEED, dtype=np.uint64)
     for name, type in columns:
         column = frame[name]
         if column.null_count() == frame.height:
             continue
-        new = _strings(column, found) if type == "string" else _numbers(column, type, found)
-        found = np.where(column.is_null().to_numpy(), found, new) if column.null_count() else new
-    return pl.Series(found.view(np.int64))
+        new = _strings(column, result) if type == "string" else _numbers(column, type, result)
+        result = np.where(column.is_null().to_numpy(), result, new) if column.null_count() else new
+    return pl.Series(result.view(np.int64))
 
 
 def _numbers(column: pl.Series, type: str, seed: Words) -> Words:
@@ -52,35 +52,35 @@ def _numbers(column: pl.Series, type: str, seed: Words) -> Words:
 
 
 def _long(values: Words, seed: Words) -> Words:
-    found = seed + P5 + np.uint64(8)
-    found = found ^ (_rotated(values * P2, 31) * P1)
-    return _finished(_rotated(found, 27) * P1 + P4)
+    value = seed + P5 + np.uint64(8)
+    value = value ^ (_rotated(values * P2, 31) * P1)
+    return _finished(_rotated(value, 27) * P1 + P4)
 
 
 def _int(values: npt.NDArray[np.int64], seed: Words) -> Words:
-    found = seed + P5 + np.uint64(4)
-    found = found ^ ((values.view(np.uint64) & np.uint64(0xFFFFFFFF)) * P1)
-    return _finished(_rotated(found, 23) * P2 + P3)
+    value = seed + P5 + np.uint64(4)
+    value = value ^ ((values.view(np.uint64) & np.uint64(0xFFFFFFFF)) * P1)
+    return _finished(_rotated(value, 23) * P2 + P3)
 
 
 def _rotated(values: Words, bits: int) -> Words:
     return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
 
 
-def _finished(found: Words) -> Words:
-    found = (found ^ (found >> np.uint64(33))) * P2
-    found = (found ^ (found >> np.uint64(29))) * P3
-    return found ^ (found >> np.uint64(32))
+def _finished(value: Words) -> Words:
+    value = (value ^ (value >> np.uint64(33))) * P2
+    value = (value ^ (value >> np.uint64(29))) * P3
+    return value ^ (value >> np.uint64(32))
 
 
 def _strings(column: pl.Series, seed: Words) -> Words:
-    """Each different text with each different seed is hashed once."""
+    """Hash each distinct pair of text and seed once."""
     pairs = pl.DataFrame({"text": column.fill_null(""), "seed": seed})
     different = pairs.unique()
-    made = [
+    digests = [
         xxhash.xxh64_intdigest(text.encode(), start)
         for text, start in zip(different["text"].to_list(), different["seed"].to_list(), strict=True)
     ]
-    known = different.with_columns(pl.Series("hash", made, dtype=pl.UInt64))
-    found: Words = pairs.join(known, on=["text", "seed"], how="left", maintain_order="left")["hash"].to_numpy()
-    return found
+    by_pair = different.with_columns(pl.Series("hash", digests, dtype=pl.UInt64))
+    result: Words = pairs.join(by_pair, on=["text", "seed"], how="left", maintain_order="left")["hash"].to_numpy()
+    return result

@@ -4,8 +4,8 @@
 
 - scalar functions are `exp.Anonymous` with their name as written, aggregates are `exp.AggFunc`; `call(node)` reads
   both;
-- `span_of(node)` says where a node stands in the text, `name_span(node)` where a function's name does;
-- `clauses(select)` has what is ours at the end of a SELECT, `hints(select)` its hints;
+- `span_of(node)` is the span of a node in the text, `name_span(node)` that of a function's name;
+- `clauses(select)` are our clauses at the end of a SELECT, `hints(select)` its hints;
 - `render(node)` gives Spark SQL.
 """
 

@@ -1,9 +1,8 @@
 """The clauses that are ours at the end of a SELECT: EMIT, ALLOWED LATENESS, LATE DATA TO, AS OF STEP, and the windows
 of pgcdc (`TUMBLING WINDOW 5m`, `EVENT TIME BY path`) and ksqlDB (`WINDOW TUMBLING (SIZE 1 MINUTE)`).
 
-sqlglot has no place for them, so they travel in the select node's meta; `clauses(select)` reads them. None of their
-words is reserved: each clause is recognised by the words that follow, so `FROM bids emit` is still an alias.
-"""
+sqlglot has no node for them, so they are stored in the meta of the SELECT; `clauses(select)` returns them. None of
+their words is reserved: each clause is recognised by the words that follow, so `FROM bids emit` is still an alias."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class WindowClause:
 
 @dataclass(frozen=True)
 class Clauses:
-    """What one SELECT says in our clauses."""
+    """The values of our clauses in one SELECT."""
 
     emit: Emit | None = None
     allowed_lateness: exp.Expr | None = None
@@ -50,47 +49,47 @@ class Clauses:
         return dict(self.spans).get(clause)
 
 
-NOTHING = Clauses()
+NO_CLAUSES = Clauses()
 
 
 def clauses(node: exp.Expr) -> Clauses:
     """Our clauses of a SELECT, a set operation or a parenthesised query; empty if it has none."""
-    found = node.meta.get(META, NOTHING)
-    assert isinstance(found, Clauses)
-    return found
+    own = node.meta.get(META, NO_CLAUSES)
+    assert isinstance(own, Clauses)
+    return own
 
 
 def clause_ahead(cursor: Cursor) -> bool:
-    """True if a clause of ours begins here, where otherwise an alias could stand."""
+    """True if one of our clauses begins here, where an alias could follow too."""
     return emit_ahead(cursor) or _matching(cursor) is not None or within_ahead(cursor)
 
 
 def within_ahead(cursor: Cursor) -> bool:
-    """`WITHIN 5m`, `WITHIN INTERVAL ...`, `WITHIN (1 HOUR, ...)` of a join; a bare `within` is a name."""
+    """True for `WITHIN 5m`, `WITHIN INTERVAL ...`, `WITHIN (1 HOUR, ...)` of a join; a bare `within` is a name."""
     following = cursor.peek(1)
     return cursor.at("WITHIN") and (_is_duration_start(following) or word(following) == "(")
 
 
 def read_clause(cursor: Cursor, node: exp.Expr) -> bool:
-    """Reads one clause of ours onto the node, if one comes next."""
+    """Read one of our clauses into the node's meta, if one comes next."""
     start = cursor.start_token()
     present = clauses(node)
     if cursor.at("EMIT"):
-        label, found = "EMIT", replace(present, emit=read_emit(cursor))
+        label, after = "EMIT", replace(present, emit=read_emit(cursor))
     elif (matching := _matching(cursor)) is not None:
         words, read = matching
-        label, found = " ".join(words), read(cursor, present)
+        label, after = " ".join(words), read(cursor, present)
     else:
         return False
-    _note(cursor, node, present, found, label, start)
+    _record(cursor, node, present, after, label, start)
     return True
 
 
-def _note(cursor: Cursor, node: exp.Expr, before: Clauses, after: Clauses, label: str, start: Token) -> None:
+def _record(cursor: Cursor, node: exp.Expr, before: Clauses, after: Clauses, label: str, start: Token) -> None:
     changed = [f.name for f in fields(Clauses) if getattr(before, f.name) is not getattr(after, f.name)]
     span = cursor.since(start)
     if any(getattr(before, name) is not None for name in changed):
-        cursor.refuse(f"{label} is given twice", span=span)
+        cursor.fail(f"{label} is given twice", span=span)
     node.meta[META] = replace(after, spans=(*before.spans, *((name, span) for name in changed)))
 
 
@@ -115,7 +114,7 @@ def _event_time(cursor: Cursor, present: Clauses) -> Clauses:
     path = None if clause_ahead(cursor) else cursor._parse_column()
     if path is None:
         hint = "write where events have their time: EVENT TIME BY payload.row.created"
-        cursor.refuse(f"EVENT TIME BY must be followed by a column or path{cursor.instead()}", hint=hint)
+        cursor.fail(f"EVENT TIME BY must be followed by a column or path{cursor.instead()}", hint=hint)
     return replace(present, event_time=path)
 
 
@@ -132,21 +131,21 @@ def _pgcdc_window(cursor: Cursor, present: Clauses) -> Clauses:
 
 
 def _length(cursor: Cursor, after: str) -> exp.Expr:
-    """A duration, with its sign: that a negative one is no size is not a matter of syntax."""
+    """A duration with its sign; that a size must be positive is checked later."""
     start = cursor.start_token()
     if not cursor.take("-"):
         return read_duration(cursor, after)
-    found = exp.Neg(this=read_duration(cursor, after))
+    negative = exp.Neg(this=read_duration(cursor, after))
     span = cursor.since(start)
-    mark(found, span.start, span.end)
-    return found
+    mark(negative, span.start, span.end)
+    return negative
 
 
 def _unknown_window(cursor: Cursor, present: Clauses) -> Clauses:
-    """`HOPPING WINDOW 5m` can be nothing but a window clause with a word that we do not know."""
+    """`HOPPING WINDOW 5m` can only be a window clause with an unknown word."""
     close = nearest(word(cursor.here), _PGCDC_WINDOWS, limit=1)
     guess = f"did you mean {close[0]} WINDOW? " if close else ""
-    cursor.refuse(
+    cursor.fail(
         f"there is no {word(cursor.here)} WINDOW",
         hint=f"{guess}windows are TUMBLING WINDOW 5m, SLIDING WINDOW 1h SLIDE 5m and SESSION WINDOW 30m",
     )
@@ -156,7 +155,7 @@ def _without_window(cursor: Cursor, present: Clauses) -> Clauses:
     """`TUMBLING 5m`"""
     kind, size = word(cursor.here), cursor.peek(1)
     assert size is not None
-    cursor.refuse(f"{kind} must be followed by WINDOW, not {size.text}", hint=f"write {kind} WINDOW {size.text}")
+    cursor.fail(f"{kind} must be followed by WINDOW, not {size.text}", hint=f"write {kind} WINDOW {size.text}")
 
 
 def _ksql_window(cursor: Cursor, present: Clauses) -> Clauses:

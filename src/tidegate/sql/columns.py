@@ -18,7 +18,7 @@ ANNOTATIONS = "NOT NULL, PRIMARY KEY, LATENESS d or WATERMARK d"
 
 @dataclass
 class Columns:
-    """What stands between the parentheses."""
+    """The declarations between the parentheses."""
 
     columns: list[ColumnDef] = field(default_factory=list)
     primary_key: tuple[Name, ...] = ()
@@ -27,32 +27,32 @@ class Columns:
 
 def read_columns(cursor: Cursor, relation: Name) -> Columns:
     """`(name type annotations, ..., PRIMARY KEY (...), WATERMARK FOR ...)`."""
-    found = Columns()
+    declared = Columns()
     cursor.expect("(", after=relation.text, hint=f"write {relation.text} (column TYPE, ...)")
     while True:
-        _element(cursor, found)
+        _element(cursor, declared)
         if cursor.take(")"):
             break
         _comma(cursor)
-    _check_keys(cursor, found)
-    return found
+    _check_keys(cursor, declared)
+    return declared
 
 
 def _comma(cursor: Cursor) -> None:
     if not cursor.take(","):
-        cursor.refuse(f"expected , or ) or {ANNOTATIONS}{cursor.instead()}")
+        cursor.fail(f"expected , or ) or {ANNOTATIONS}{cursor.instead()}")
 
 
-def _element(cursor: Cursor, found: Columns) -> None:
+def _element(cursor: Cursor, declared: Columns) -> None:
     """A column, unless the words make it a key or a watermark: `primary`, `watermark` alone are column names."""
     if cursor.take("CONSTRAINT"):
         cursor.name("the name of a constraint")
     if cursor.at("PRIMARY KEY", "(") or cursor.at("PRIMARY", "KEY", "("):
-        _table_key(cursor, found)
+        _table_key(cursor, declared)
     elif cursor.at("WATERMARK", "FOR") or (cursor.at("WATERMARK") and _delay_follows(cursor)):
-        found.watermarks.append(_watermark(cursor))
+        declared.watermarks.append(_watermark(cursor))
     else:
-        found.columns.append(_column(cursor, found))
+        declared.columns.append(_column(cursor, declared))
 
 
 def _delay_follows(cursor: Cursor) -> bool:
@@ -60,14 +60,14 @@ def _delay_follows(cursor: Cursor) -> bool:
     return following is not None and following.text.upper() == "DELAY"
 
 
-def _table_key(cursor: Cursor, found: Columns) -> None:
+def _table_key(cursor: Cursor, declared: Columns) -> None:
     start = cursor.start_token()
     cursor.take("PRIMARY KEY") or cursor.take("PRIMARY", "KEY")
     names = cursor.names_in_parentheses("PRIMARY KEY")
     cursor.take("NOT", "ENFORCED")
-    if found.primary_key:
-        cursor.refuse("the primary key is given twice", span=cursor.since(start))
-    found.primary_key = names
+    if declared.primary_key:
+        cursor.fail("the primary key is given twice", span=cursor.since(start))
+    declared.primary_key = names
 
 
 def _watermark(cursor: Cursor) -> WatermarkClause:
@@ -83,13 +83,13 @@ def _watermark(cursor: Cursor) -> WatermarkClause:
 
 
 def _delay(cursor: Cursor, column: Name) -> exp.Expr | None:
-    """What is subtracted in `ts - INTERVAL ...`; None for `ts` itself."""
+    """The delay in `ts - INTERVAL ...`; None for `ts` itself."""
     start = cursor.start_token()
     value = cursor.value(f"an expression after WATERMARK FOR {column.text} AS")
     base, delay = (value.this, value.expression) if isinstance(value, exp.Sub) else (value, None)
     same = isinstance(base, exp.Column) and base.name.lower() == column.text.lower()
     if not same or (delay is not None and delay.find(exp.Column)):
-        cursor.refuse(
+        cursor.fail(
             f"the watermark of {column.text} must be {column.text} or {column.text} - INTERVAL ...",
             hint=f"write WATERMARK FOR {column.text} AS {column.text} - INTERVAL '5' SECOND",
             span=cursor.since(start),
@@ -97,16 +97,16 @@ def _delay(cursor: Cursor, column: Name) -> exp.Expr | None:
     return delay
 
 
-def _column(cursor: Cursor, found: Columns) -> ColumnDef:
+def _column(cursor: Cursor, declared: Columns) -> ColumnDef:
     name = cursor.name("a column")
-    if any(c.name.text.lower() == name.text.lower() for c in found.columns):
-        cursor.refuse(f"column {name.text} is declared twice", span=name.span)
+    if any(c.name.text.lower() == name.text.lower() for c in declared.columns):
+        cursor.fail(f"column {name.text} is declared twice", span=name.span)
     if cursor.at("AS"):
-        return _computed(cursor, name)
-    return _annotated(cursor, name, read_type(cursor, name.text))
+        return _read_computed(cursor, name)
+    return _with_annotations(cursor, name, read_type(cursor, name.text))
 
 
-def _computed(cursor: Cursor, name: Name) -> ColumnDef:
+def _read_computed(cursor: Cursor, name: Name) -> ColumnDef:
     start = cursor.start_token()
     cursor._advance()
     value = cursor.value(f"PROCTIME() after {name.text} AS")
@@ -121,7 +121,7 @@ def _computed(cursor: Cursor, name: Name) -> ColumnDef:
     )
 
 
-def _annotated(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
+def _with_annotations(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
     nullable, key = True, False
     lateness: exp.Expr | None = None
     hold_back: exp.Expr | None = None
@@ -139,22 +139,21 @@ def _annotated(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
         elif metadata is None and cursor.take("METADATA"):
             metadata = _metadata(cursor, name)
         elif cursor.at("DEFAULT"):
-            _refuse_default(cursor, name)
+            _reject_default(cursor, name)
         elif not (cursor.take("NULL") or _comment(cursor)):
             return ColumnDef(name, type_, nullable, key, lateness, hold_back, metadata=metadata)
 
 
 def _metadata(cursor: Cursor, name: Name) -> str:
-    """Flink's `ts TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`: what is around a record, by default of that
-    name."""
+    """Flink's `ts TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`: the metadata field, by default the column's name."""
     field = name.text
     if cursor.take("FROM"):
-        found = cursor._parse_string()
-        if found is None:
-            cursor.refuse(
+        text = cursor._parse_string()
+        if text is None:
+            cursor.fail(
                 f"expected a text after METADATA FROM{cursor.instead()}", hint="write METADATA FROM 'timestamp'"
             )
-        field = found.name
+        field = text.name
     cursor.take("VIRTUAL")
     return field
 
@@ -164,53 +163,51 @@ def _comment(cursor: Cursor) -> bool:
 
 
 def _amount(cursor: Cursor, what: str) -> exp.Expr:
-    """What can be subtracted from a column: an interval, a number."""
-    found = cursor._parse_bitwise()
-    if found is None:
-        cursor.refuse(
-            f"{what} needs a value{cursor.instead()}", hint="write an INTERVAL for times, a number for numbers"
-        )
-    return found
+    """A value that can be subtracted from a column: an interval or a number."""
+    amount = cursor._parse_bitwise()
+    if amount is None:
+        cursor.fail(f"{what} needs a value{cursor.instead()}", hint="write an INTERVAL for times, a number for numbers")
+    return amount
 
 
-def _refuse_default(cursor: Cursor, name: Name) -> Never:
+def _reject_default(cursor: Cursor, name: Name) -> Never:
     raise make(
         "NOT_SUPPORTED",
         message=f"column {name.text} has a DEFAULT; defaults are not kept",
         hint="give the value in every INSERT, or COALESCE it in a view",
-        span=cursor.place(),
+        span=cursor.next_span(),
         text=cursor.sql,
     )
 
 
-def _check_keys(cursor: Cursor, found: Columns) -> None:
-    inline = tuple(c.name for c in found.columns if c.primary_key)
-    if found.primary_key and inline:
-        cursor.refuse("the primary key is given twice", span=inline[0].span)
+def _check_keys(cursor: Cursor, declared: Columns) -> None:
+    inline = tuple(c.name for c in declared.columns if c.primary_key)
+    if declared.primary_key and inline:
+        cursor.fail("the primary key is given twice", span=inline[0].span)
     if len(inline) > 1:
         names = ", ".join(n.text for n in inline)
-        cursor.refuse(
+        cursor.fail(
             "only one column can be marked PRIMARY KEY", hint=f"write PRIMARY KEY ({names})", span=inline[1].span
         )
-    found.primary_key = found.primary_key or inline
-    _check_declared(cursor, found)
+    declared.primary_key = declared.primary_key or inline
+    _check_declared(cursor, declared)
 
 
-def _check_declared(cursor: Cursor, found: Columns) -> None:
-    """A key or a watermark names a column that is there."""
-    declared = {c.name.text.lower() for c in found.columns}
-    for name in (*found.primary_key, *(w.column for w in found.watermarks)):
-        if name.text.lower() not in declared:
+def _check_declared(cursor: Cursor, declared: Columns) -> None:
+    """Reject a key or watermark on a column that is not declared."""
+    known = {c.name.text.lower() for c in declared.columns}
+    for name in (*declared.primary_key, *(w.column for w in declared.watermarks)):
+        if name.text.lower() not in known:
             raise make(
                 "UNKNOWN_COLUMN",
                 message=f"there is no column {name.text} among those declared here",
-                hint=f"declared: {', '.join(c.name.text for c in found.columns)}",
+                hint=f"declared: {', '.join(c.name.text for c in declared.columns)}",
                 span=name.span,
                 text=cursor.sql,
             )
-    keys = {name.text.lower() for name in found.primary_key}
-    found.columns = [_keyed(c) if c.name.text.lower() in keys else c for c in found.columns]
+    keys = {name.text.lower() for name in declared.primary_key}
+    declared.columns = [_as_key(c) if c.name.text.lower() in keys else c for c in declared.columns]
 
 
-def _keyed(column: ColumnDef) -> ColumnDef:
+def _as_key(column: ColumnDef) -> ColumnDef:
     return replace(column, primary_key=True, nullable=False)

@@ -45,10 +45,10 @@ def _heading(parser: Parser) -> Heading:
     kind = _kind(parser)
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     if or_replace and if_not_exists:
-        parser.refuse("OR REPLACE and IF NOT EXISTS contradict each other", span=parser.since(start))
+        parser.fail("OR REPLACE and IF NOT EXISTS contradict each other", span=parser.since(start))
     name = parser.name(f"the name of the {kind}")
     if parser.at("."):
-        parser.refuse("a name has one part: all names live in one namespace", span=name.span)
+        parser.fail("a name has one part: all names live in one namespace", span=name.span)
     return Heading(start, kind, name, or_replace, if_not_exists)
 
 
@@ -56,10 +56,10 @@ def _kind(parser: Parser) -> str:
     if parser.take("MATERIALIZED"):
         parser.expect("VIEW", after="MATERIALIZED")
         return "materialized view"
-    found = parser.take_any("SOURCE", "STREAM", "TABLE", "VIEW", "SINK")
-    if found is None:
-        parser.refuse(f"CREATE must be followed by {enumerated(KINDS)}{parser.instead()}", hint=parser.guess(*KINDS))
-    return found.lower()
+    word = parser.take_any("SOURCE", "STREAM", "TABLE", "VIEW", "SINK")
+    if word is None:
+        parser.fail(f"CREATE must be followed by {enumerated(KINDS)}{parser.instead()}", hint=parser.guess(*KINDS))
+    return word.lower()
 
 
 def _has_columns(parser: Parser) -> bool:
@@ -70,16 +70,16 @@ def _has_columns(parser: Parser) -> bool:
 
 def _relation(parser: Parser, heading: Heading) -> Statement:
     if not parser.at("(") and not (heading.kind == "source" and (parser.at("FROM") or parser.at("WITH"))):
-        _refuse_without_columns(parser, heading)
+        _fail_without_columns(parser, heading)
     columns = read_columns(parser, heading.name) if parser.at("(") else Columns()
     attached = read_attachments(parser, "FROM")
     if parser.at("AS"):
-        _refuse_as_select(parser, heading)
-    return _assembled(parser, heading, columns, attached)
+        _reject_as_select(parser, heading)
+    return _create_relation(parser, heading, columns, attached)
 
 
-def _assembled(parser: Parser, heading: Heading, columns: Columns, attached: Attachments) -> CreateRelation:
-    text, span = parser.ended(heading.start)
+def _create_relation(parser: Parser, heading: Heading, columns: Columns, attached: Attachments) -> CreateRelation:
+    text, span = parser.finish(heading.start)
     attached = with_metadata(attached, columns, parser)
     return CreateRelation(
         text=text,
@@ -97,33 +97,33 @@ def _assembled(parser: Parser, heading: Heading, columns: Columns, attached: Att
 
 
 def with_metadata(attached: Attachments, columns: Columns, parser: Parser) -> Attachments:
-    """What columns are declared as METADATA is told to the connector as options `metadata.<column>`."""
+    """Pass METADATA columns to the connector as options `metadata.<column>`."""
     declared = [column for column in columns.columns if column.metadata is not None]
     if declared and attached.connector is None:
         message = f"column {declared[0].name.text} is METADATA of a connector's records, but there is no connector"
-        parser.refuse(message, span=declared[0].name.span)
+        parser.fail(message, span=declared[0].name.span)
     options = [Option(f"metadata.{each.name.text}", each.metadata or "", each.name.span) for each in declared]
     if attached.connector is None:
         return attached
     return replace(attached, connector=replace(attached.connector, options=(*attached.connector.options, *options)))
 
 
-def _refuse_without_columns(parser: Parser, heading: Heading) -> Never:
+def _fail_without_columns(parser: Parser, heading: Heading) -> Never:
     if parser.at("AS"):
-        _refuse_as_select(parser, heading)
-    parser.refuse(
+        _reject_as_select(parser, heading)
+    parser.fail(
         f"{heading.kind} {heading.name.text} has no columns",
         hint=f"write CREATE {heading.kind.upper()} {heading.name.text} (column TYPE, ...)",
         span=heading.name.span,
     )
 
 
-def _refuse_as_select(parser: Parser, heading: Heading) -> Never:
+def _reject_as_select(parser: Parser, heading: Heading) -> Never:
     raise make(
         "NOT_SUPPORTED",
         message=f"a {heading.kind} is not made from a query",
         hint=f"write CREATE MATERIALIZED VIEW {heading.name.text} AS SELECT ...",
-        span=parser.place(),
+        span=parser.next_span(),
         text=parser.sql,
     )
 
@@ -135,7 +135,7 @@ def _view(parser: Parser, heading: Heading) -> CreateView:
     query = read_query(parser)
     if not options and parser.take("WITH"):
         options = read_options(parser, "WITH")
-    text, span = parser.ended(heading.start)
+    text, span = parser.finish(heading.start)
     return CreateView(
         text=text,
         span=span,
@@ -154,17 +154,17 @@ def _sink(parser: Parser, heading: Heading) -> CreateSink:
     relation = parser.dotted_name("a view after FROM") if parser.take("FROM") else None
     query = read_query(parser) if relation is None and parser.take("AS") and query_ahead(parser) else None
     if relation is None and query is None:
-        parser.refuse(
+        parser.fail(
             f"sink {heading.name.text} has nothing to write",
             hint=f"write CREATE SINK {heading.name.text} FROM view INTO ..., or AS SELECT ... INTO ...",
         )
     attached = read_attachments(parser, "INTO")
     if attached.connector is None:
-        parser.refuse(
+        parser.fail(
             f"sink {heading.name.text} has no connector",
             hint="write INTO STDOUT, INTO FILES (...), INTO KAFKA (...), or WITH ('connector' = '...')",
         )
-    text, span = parser.ended(heading.start)
+    text, span = parser.finish(heading.start)
     return CreateSink(
         text=text,
         span=span,

@@ -1,4 +1,4 @@
-"""A place in the tokens of one statement, and what can be read there: words, names, numbers, the text between."""
+"""A cursor over the tokens of one statement that reads words, names and numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ E = TypeVar("E", bound=exp.Expr)
 
 
 class Unreadable(ParseError):
-    """sqlglot's parser gave up: what it said, and the token it stood at (None at the end of the statement)."""
+    """An error of sqlglot's parser: its description, and the token it was at (None at the end of the statement)."""
 
     def __init__(self, description: str, token: Token | None) -> None:
         super().__init__(description)
@@ -30,7 +30,7 @@ class Unreadable(ParseError):
 
 
 def word(token: Token | None) -> str:
-    """A token's text in capitals; a string or a quoted name is no word."""
+    """A token's text in capitals; empty for a string or a quoted name."""
     return "" if token is None or token.token_type in QUOTED else token.text.upper()
 
 
@@ -39,10 +39,10 @@ def span_of_token(token: Token) -> Span:
 
 
 class Cursor(SparkParser):
-    """sqlglot's parser standing at a token, with the few moves that statements of ours need."""
+    """sqlglot's parser at a token, with the methods that our statements need."""
 
     def open(self, tokens: list[Token], text: str) -> None:
-        """Goes to the first of a statement's tokens."""
+        """Start at the first of a statement's tokens."""
         self.reset()
         self.sql = text
         self._tokens = tokens
@@ -56,63 +56,64 @@ class Cursor(SparkParser):
         return self.peek(0)
 
     def peek(self, distance: int) -> Token | None:
-        place = self._index + distance
-        return self._tokens[place] if 0 <= place < self._tokens_size else None
+        index = self._index + distance
+        return self._tokens[index] if 0 <= index < self._tokens_size else None
 
     def at(self, *words: str) -> bool:
         """True if these words come next."""
         return all(word(self.peek(i)) == w for i, w in enumerate(words))
 
     def take(self, *words: str) -> bool:
-        """Goes past these words if they come next."""
-        found = self.at(*words)
-        if found:
+        """Consume these words if they come next."""
+        present = self.at(*words)
+        if present:
             self._advance(len(words))
-        return found
+        return present
 
     def take_any(self, *words: str) -> str | None:
-        """Goes past whichever of these words comes next."""
-        found = word(self.here)
-        if found not in words:
+        """Consume and return the next word if it is one of these."""
+        following = word(self.here)
+        if following not in words:
             return None
         self._advance()
-        return found
+        return following
 
     def expect(self, *words: str, after: str, hint: str | None = None) -> None:
         if not self.take(*words):
-            self.refuse(f"{after} must be followed by {' '.join(words)}{self.instead()}", hint=hint)
+            self.fail(f"{after} must be followed by {' '.join(words)}{self.instead()}", hint=hint)
 
     def instead(self) -> str:
-        """`, not X`: what stands here in place of what was expected."""
+        """`, not X`: the next token, for errors about an expected one."""
         return f", not {self.here.text}" if self.here is not None else ""
 
     def guess(self, *words: str) -> str | None:
-        """Which of these words the next token may be a slip of."""
+        """A hint with the word that the next token may be a misspelling of."""
         close = nearest(self.here.text, words, limit=1) if self.here is not None else ()
         return f"did you mean {close[0]}?" if close else None
 
-    def refuse(self, message: str, *, hint: str | None = None, span: Span | None = None) -> Never:
-        """A syntax error at the next token, or just behind the last one when there is none."""
-        raise make("SYNTAX_ERROR", message=message, hint=hint, span=span or self.place(), text=self.sql)
+    def fail(self, message: str, *, hint: str | None = None, span: Span | None = None) -> Never:
+        """Raise a syntax error at the next token, or just after the last one at the end."""
+        raise make("SYNTAX_ERROR", message=message, hint=hint, span=span or self.next_span(), text=self.sql)
 
-    def place(self) -> Span:
+    def next_span(self) -> Span:
+        """The span of the next token; at the end, the character after the last one."""
         if self.here is not None:
             return span_of_token(self.here)
         end = self._tokens[-1].end + 1 if self._tokens else 0
         return Span(end, end + 1)
 
     def since(self, start: Token) -> Span:
-        """From a token to the one just read."""
+        """The span from a token to the one just read."""
         return Span(start.start, max(self._prev.end, start.end) + 1)
 
-    def begun(self) -> Token:
-        """Goes past the first word of a statement, which is known already."""
+    def begin(self) -> Token:
+        """Consume and return the first token of a statement."""
         start = self.start_token()
         self._advance()
         return start
 
-    def ended(self, start: Token) -> tuple[str, Span]:
-        """The text and place of a statement that has just been read."""
+    def finish(self, start: Token) -> tuple[str, Span]:
+        """The text and span of a statement that has just been read."""
         span = self.since(start)
         return self.sql[span.start : span.end], span
 
@@ -123,7 +124,7 @@ class Cursor(SparkParser):
         """A name of one part: any word, or one in backticks."""
         token = self.here
         if token is None or token.token_type in self.RESERVED_TOKENS or token.token_type in _NO_NAMES:
-            self.refuse(f"expected {what}{self.instead()}")
+            self.fail(f"expected {what}{self.instead()}")
         self._advance()
         return Name(token.text, span_of_token(token))
 
@@ -146,19 +147,19 @@ class Cursor(SparkParser):
     def integer(self, what: str) -> int:
         token = self.here
         if token is None or token.token_type != TokenType.NUMBER or not token.text.isdigit():
-            self.refuse(f"expected {what}{self.instead()}")
+            self.fail(f"expected {what}{self.instead()}")
         self._advance()
         return int(token.text)
 
     def value(self, what: str) -> exp.Expr:
-        """Any expression."""
-        found = self._parse_assignment()
-        if found is None:
-            self.refuse(f"expected {what}{self.instead()}")
-        return found
+        """Any expression; `what` names it in errors."""
+        expression = self._parse_assignment()
+        if expression is None:
+            self.fail(f"expected {what}{self.instead()}")
+        return expression
 
-    def marked(self, node: E | None, start: Token) -> E | None:
-        """Notes where a node was read, from `start` to here."""
+    def mark_since(self, node: E | None, start: Token) -> E | None:
+        """Record the span of a node, from `start` to the token just read."""
         if isinstance(node, exp.Expr):
             mark(node, start.start, max(self._prev.end, start.end) + 1)
         return node

@@ -43,7 +43,7 @@ class Tidegate(Spark):
         # Spark 4 reads a doubled quote as one, beside the backslash.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         KEYWORDS: ClassVar = {**Spark.Tokenizer.KEYWORDS, "BYTES": TokenType.BINARY}
-        # A hint may stand after any token; tokens.py brings it to its SELECT.
+        # A hint may follow any token; parsing.py moves it to its SELECT.
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
 
     Parser = Parser

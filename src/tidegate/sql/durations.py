@@ -1,6 +1,6 @@
 """Durations: `INTERVAL '10' SECOND`, `'1 minute'`, `5 SECONDS`, and the short `1h30m`, `500ms`.
 
-How they are read, and how long one is. Durations in quotes are parsed by core/durations.py.
+Reads them from a statement and computes their length. Durations in quotes are parsed by core/durations.py.
 """
 
 from __future__ import annotations
@@ -99,36 +99,36 @@ def interval(text: str) -> exp.Interval | None:
 def read_duration(cursor: Cursor, after: str) -> exp.Expr:
     """The duration that must come next."""
     start = cursor.start_token()
-    found = _interval_literal(cursor) or _read_quoted(cursor) or _read_short(cursor) or _read_number_and_unit(cursor)
-    if found is None:
-        cursor.refuse(f"{after} must be followed by a duration{cursor.instead()}", hint=USAGE)
-    mark(found, start.start, cursor._prev.end + 1)
-    return found
+    duration = _interval_literal(cursor) or _read_quoted(cursor) or _read_short(cursor) or _read_number_and_unit(cursor)
+    if duration is None:
+        cursor.fail(f"{after} must be followed by a duration{cursor.instead()}", hint=USAGE)
+    mark(duration, start.start, cursor._prev.end + 1)
+    return duration
 
 
-def check_unit(cursor: Cursor, found: exp.Interval) -> None:
-    """Refuses an interval that Spark could not read, and makes it one that it can: `HOURS TO MINUTES` is singular, a
-    quarter is three months."""
-    unit = found.args.get("unit")
-    if isinstance(unit, exp.Var) and _QUARTER.fullmatch(unit.name) and (number := found.this.name).isdigit():
-        found.set("this", exp.Literal.string(str(3 * int(number))))
+def check_unit(cursor: Cursor, node: exp.Interval) -> None:
+    """Reject an interval that Spark cannot read, and normalise units in place: `HOURS TO MINUTES` becomes singular, a
+    quarter three months."""
+    unit = node.args.get("unit")
+    if isinstance(unit, exp.Var) and _QUARTER.fullmatch(unit.name) and (number := node.this.name).isdigit():
+        node.set("this", exp.Literal.string(str(3 * int(number))))
         unit.set("this", "MONTH")
     if isinstance(unit, exp.IntervalSpan):
         for edge in (unit.this, unit.expression):
-            _check_word(cursor, found, edge)
+            _check_word(cursor, node, edge)
             edge.set("this", _long_unit(edge.name))
     elif isinstance(unit, exp.Var):
-        _check_word(cursor, found, unit)
-    elif found.this is not None and found.this.is_string and not _SPELT.fullmatch(found.this.name):
-        cursor.refuse(f"INTERVAL '{found.this.name}' has no unit", hint=USAGE, span=span_of(found))
+        _check_word(cursor, node, unit)
+    elif node.this is not None and node.this.is_string and not _SPELT.fullmatch(node.this.name):
+        cursor.fail(f"INTERVAL '{node.this.name}' has no unit", hint=USAGE, span=span_of(node))
 
 
-def _check_word(cursor: Cursor, found: exp.Interval, unit: exp.Expr) -> None:
+def _check_word(cursor: Cursor, node: exp.Interval, unit: exp.Expr) -> None:
     if not _long_unit(unit.name):
-        cursor.refuse(
+        cursor.fail(
             f"there is no unit of time {unit.name}",
             hint=did_you_mean(unit.name, LONG_UNITS, "units"),
-            span=span_of(found),
+            span=span_of(node),
         )
 
 
@@ -149,11 +149,11 @@ def _read_quoted(cursor: Cursor) -> exp.Expr | None:
     token = cursor.here
     if token is None or token.token_type != TokenType.STRING:
         return None
-    found = interval(token.text)
-    if found is None:
-        cursor.refuse(f"'{token.text}' is not a duration", hint=USAGE)
+    duration = interval(token.text)
+    if duration is None:
+        cursor.fail(f"'{token.text}' is not a duration", hint=USAGE)
     cursor._advance()
-    return found
+    return duration
 
 
 def _read_short(cursor: Cursor) -> exp.Expr | None:
@@ -161,12 +161,12 @@ def _read_short(cursor: Cursor) -> exp.Expr | None:
     token = cursor.here
     if token is None or token.token_type not in (TokenType.NUMBER, TokenType.VAR):
         return None
-    written = re.compile(r"[0-9][0-9a-zA-Z.]*").match(cursor.sql, token.start)
-    found = interval(written[0]) if written else None
-    if written and found:
-        while (here := cursor.here) is not None and here.start < written.end():
+    match = re.compile(r"[0-9][0-9a-zA-Z.]*").match(cursor.sql, token.start)
+    duration = interval(match[0]) if match else None
+    if match and duration:
+        while (here := cursor.here) is not None and here.start < match.end():
             cursor._advance()
-    return found
+    return duration
 
 
 def _read_number_and_unit(cursor: Cursor) -> exp.Expr | None:

@@ -1,4 +1,4 @@
-"""EMIT <strategy>: when results leave."""
+"""EMIT <strategy>: when a view emits its results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_emit(cursor: Cursor) -> Emit:
         if cursor.take(*words):
             interval = read_duration(cursor, f"EMIT {words[0]}") if strategy == "every" else None
             return Emit(strategy, interval, cursor.since(start))
-    _refuse(cursor, start)
+    _fail(cursor, start)
 
 
 def _names_a_moment(cursor: Cursor) -> bool:
@@ -61,26 +61,26 @@ def _names_a_moment(cursor: Cursor) -> bool:
     return moment in ("WATERMARK", "UPDATE") and (after in ("", ")") or after in _AFTER_ALIAS)
 
 
-def _refuse(cursor: Cursor, start: Token) -> Never:
-    given = word(cursor.here)
-    if given in ("ON", "AFTER"):
+def _fail(cursor: Cursor, start: Token) -> Never:
+    first = word(cursor.here)
+    if first in ("ON", "AFTER"):
         cursor._advance()
-        _refuse_moment(cursor, start, given)
+        _fail_moment(cursor, start, first)
     if cursor.here is None:
-        cursor.refuse("EMIT must be followed by a strategy", hint=USAGE, span=cursor.since(start))
+        cursor.fail("EMIT must be followed by a strategy", hint=USAGE, span=cursor.since(start))
     cursor._advance()
-    cursor.refuse(f"EMIT cannot be followed by {given}", hint=USAGE, span=cursor.since(start))
+    cursor.fail(f"EMIT cannot be followed by {first}", hint=USAGE, span=cursor.since(start))
 
 
-def _refuse_moment(cursor: Cursor, start: Token, given: str) -> Never:
+def _fail_moment(cursor: Cursor, start: Token, first: str) -> Never:
     if cursor.take("WINDOW"):
-        cursor.refuse(
-            f"EMIT {given} WINDOW must be followed by CLOSE",
-            hint=f"write EMIT {given} WINDOW CLOSE",
+        cursor.fail(
+            f"EMIT {first} WINDOW must be followed by CLOSE",
+            hint=f"write EMIT {first} WINDOW CLOSE",
             span=cursor.since(start),
         )
-    moments = "WATERMARK, UPDATE or WINDOW CLOSE" if given == "ON" else "WATERMARK or WINDOW CLOSE"
+    moments = "WATERMARK, UPDATE or WINDOW CLOSE" if first == "ON" else "WATERMARK or WINDOW CLOSE"
     instead = cursor.instead()
     if cursor.here is not None:
         cursor._advance()
-    cursor.refuse(f"EMIT {given} must be followed by {moments}{instead}", hint=USAGE, span=cursor.since(start))
+    cursor.fail(f"EMIT {first} must be followed by {moments}{instead}", hint=USAGE, span=cursor.since(start))

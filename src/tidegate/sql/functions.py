@@ -1,10 +1,9 @@
-"""How function calls stand in the tree.
+"""Function calls in the tree.
 
 A scalar function is an `exp.Anonymous` with the name as written, whatever sqlglot knows about it: Spark evaluates it,
 so nothing may be rewritten on the way, but for functions that would end a pipeline with the first value they cannot
-take: their twins give NULL, as all others do. An aggregate is an `exp.AggFunc`: sqlglot's own class for the common
-ones, an `exp.AnonymousAggFunc` for the others. `call` reads all of them the same way.
-"""
+take: they are replaced by their `try_` forms, which return NULL. An aggregate is an `exp.AggFunc`: sqlglot's own class
+for the common ones, an `exp.AnonymousAggFunc` for the others. `call` reads all of them the same way."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class Call:
 
 
 def call(node: exp.Expr) -> Call | None:
-    """What is called and with what; None if the node is not a function call."""
+    """The function and arguments of a call; None if the node is not a function call."""
     if not isinstance(node, exp.Func) or isinstance(node, exp.Case | exp.Connector):
         return None
     name = node.name if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) else node.meta.get(ORIGINAL_NAME)
@@ -80,25 +79,25 @@ def call(node: exp.Expr) -> Call | None:
 def _arguments(node: exp.Func) -> tuple[exp.Expr, ...]:
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return tuple(node.expressions)
-    found: list[exp.Expr] = []
+    args: list[exp.Expr] = []
     for key in node.arg_types:
         value = node.args.get(key)
-        found += value if isinstance(value, list) else [value] if isinstance(value, exp.Expr) else []
-    return tuple(found)
+        args += value if isinstance(value, list) else [value] if isinstance(value, exp.Expr) else []
+    return tuple(args)
 
 
-def _typed(name: str, kind: type[exp.AggFunc]) -> Callable[[list[exp.Expr]], exp.Expr]:
+def _typed_aggregate(name: str, kind: type[exp.AggFunc]) -> Callable[[list[exp.Expr]], exp.Expr]:
     def build(args: list[exp.Expr]) -> exp.Expr:
-        """sqlglot's class if it has a place for every argument."""
-        places = [key for key in kind.arg_types if key in ("this", "expression", "expressions")]
-        if kind.is_var_len_args or len(args) <= len(places):
+        """sqlglot's class if it has a parameter for every argument."""
+        parameters = [key for key in kind.arg_types if key in ("this", "expression", "expressions")]
+        if kind.is_var_len_args or len(args) <= len(parameters):
             return kind.from_arg_list(args)
         return exp.AnonymousAggFunc(this=name, expressions=args)
 
     return build
 
 
-def _anonymous(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+def _other_aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return lambda args: exp.AnonymousAggFunc(this=name, expressions=args)
 
 
@@ -120,12 +119,12 @@ GIVE_NULL = {
     **{name: _scalar(f"try_{name.lower()}") for name in _RAISING},
     "UNBASE64": _scalar("try_to_binary", exp.Literal.string("base64")),
 }
-"""Functions that raise on a value that they cannot take, with twins that do not."""
+"""Functions that raise on an invalid value, with forms that return NULL."""
 
 TWINS = frozenset(f"try_{name.lower()}" for name in _RAISING)
 
 BUILDERS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
     **GIVE_NULL,
-    **{name: _typed(name, kind) for name, kind in TYPED_AGGREGATES.items()},
-    **{name: _anonymous(name) for name in OTHER_AGGREGATES},
+    **{name: _typed_aggregate(name, kind) for name, kind in TYPED_AGGREGATES.items()},
+    **{name: _other_aggregate(name) for name in OTHER_AGGREGATES},
 }

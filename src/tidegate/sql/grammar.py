@@ -1,8 +1,7 @@
-"""sqlglot's Spark grammar with our clauses, and with a place in the text for every node.
+"""sqlglot's Spark grammar with our clauses, and with a span for every node.
 
-Only hooks are overridden: where an alias could swallow a clause of ours, where a SELECT's clauses are read, where a
-join or a table may carry more, and where nodes are made whose place sqlglot does not note.
-"""
+Only hooks are overridden: where an alias could swallow one of our clauses, where the clauses of a SELECT are read,
+where a join or a table may have more clauses, and where sqlglot does not record the position of a node."""
 
 from __future__ import annotations
 
@@ -17,8 +16,9 @@ from tidegate.sql.clauses import clause_ahead, read_clause, within_ahead
 from tidegate.sql.cursor import Cursor, E, word
 from tidegate.sql.durations import check_unit, read_duration
 from tidegate.sql.functions import BUILDERS
+from tidegate.sql.parameters import read_parameter
 from tidegate.sql.spans import shift, span_of
-from tidegate.sql.windows import PARTITION, normalised_table, window_function
+from tidegate.sql.windows import PARTITION, unwrap_window, window_function
 
 # Calls with a syntax of their own; all others are plain names with arguments.
 SPECIAL_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY")
@@ -32,7 +32,10 @@ class Parser(Cursor):
     ADD_JOIN_ON_TRUE: ClassVar = False
     COLON_IS_VARIANT_EXTRACT: ClassVar = True
     COLON_CHAIN_IS_SINGLE_EXTRACT: ClassVar = False
-    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        TokenType.PLACEHOLDER: read_parameter,
+        TokenType.COLON: read_parameter,
+    }
     FUNC_TOKENS: ClassVar = SparkParser.FUNC_TOKENS | {TokenType.SESSION}
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = dict(BUILDERS)
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -49,7 +52,7 @@ class Parser(Cursor):
     }
 
     def _parse_statement(self) -> exp.Expr | None:
-        """What may stand after WITH or in a CTE: a query and nothing else."""
+        """After WITH and in a CTE there can only be a query."""
         return self._parse_ddl_select()
 
     def _parse_query_modifiers(self, this: Any) -> Any:
@@ -72,17 +75,17 @@ class Parser(Cursor):
         table = super()._parse_table(*args, **kwargs)
         if isinstance(table, exp.Table) and table.args.get("version") is None:
             table.set("version", self._parse_version())
-        return normalised_table(table) if table is not None else None
+        return unwrap_window(table) if table is not None else None
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-        """`JOIN b ON ... WITHIN d` or `JOIN b WITHIN d ON ...`: how far before and after is kept in the join's meta."""
+        """`JOIN b ON ... WITHIN d` or `JOIN b WITHIN d ON ...`: both durations are stored in the join's meta."""
         join = super()._parse_join(*args, **kwargs)
         conditioned = join is not None and join.args.get("on") is not None
         if join is not None and (within_ahead(self) or (conditioned and self.at("WITHIN"))):
             start = self.start_token()
             self._advance()
             join.meta[WITHIN] = self._before_and_after()
-            self.marked(join, start)
+            self.mark_since(join, start)
             if join.args.get("on") is None and self._match(TokenType.ON):
                 join.set("on", self._parse_disjunction())
         return join
@@ -95,16 +98,16 @@ class Parser(Cursor):
         self._advance()
         before = read_duration(self, "WITHIN (")
         if not self._match(TokenType.COMMA):
-            self.refuse(f"WITHIN (before, after) has two durations{self.instead()}", hint="write WITHIN (1h, 2h)")
+            self.fail(f"WITHIN (before, after) has two durations{self.instead()}", hint="write WITHIN (1h, 2h)")
         after = read_duration(self, "WITHIN (..., ")
         self._match_r_paren()
         if self.at("GRACE", "PERIOD"):
             hint = "leave it out: how long rows are waited for is said by WATERMARK FOR of their sources"
-            self.refuse("a join has no GRACE PERIOD", hint=hint)
+            self.fail("a join has no GRACE PERIOD", hint=hint)
         return before, after
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """An argument; Flink's `TABLE t PARTITION BY a` is `t`, with what it is partitioned by in its meta."""
+        """An argument; Flink's `TABLE t PARTITION BY a` is `t`, with the partition columns in its meta."""
         following = self.peek(1)
         if following is not None and following.token_type == TokenType.FARROW and word(self.here) not in ("", ")"):
             return self._named_argument()
@@ -121,7 +124,7 @@ class Parser(Cursor):
         self._advance(2)
         value = self._parse_lambda()
         named = exp.Kwarg(this=exp.Var(this=start.text), expression=value)
-        self.marked(named, start)
+        self.mark_since(named, start)
         return named
 
     def _partition(self) -> list[exp.Expr]:
@@ -138,10 +141,10 @@ class Parser(Cursor):
 
     def _descriptor_ahead(self) -> bool:
         """True if a bare list of columns and then DESCRIPTOR come next."""
-        place = 1
-        while word(self.peek(place)) and word(self.peek(place + 1)) == ",":
-            place += 2
-        return word(self.peek(place)) == "DESCRIPTOR"
+        distance = 1
+        while word(self.peek(distance)) and word(self.peek(distance + 1)) == ",":
+            distance += 2
+        return word(self.peek(distance)) == "DESCRIPTOR"
 
     def _parse_hint(self) -> exp.Hint | None:
         hints: list[exp.Expr | str] = []
@@ -152,48 +155,46 @@ class Parser(Cursor):
     def _hint_calls(self, token: Token) -> list[exp.Expr]:
         body = exp.maybe_parse(token.comments[0], into=exp.Hint, dialect=self.dialect)
         if any(not isinstance(call, exp.Expr) for call in body.expressions):
-            self.refuse(
-                "this hint cannot be read", hint="write /*+ NAME('option' = 'value') */", span=self.since(token)
-            )
+            self.fail("this hint cannot be read", hint="write /*+ NAME('option' = 'value') */", span=self.since(token))
         offset = token.start + self.sql[token.start : token.end + 1].index(token.comments[0])
         for call in body.expressions:
             shift(call, offset)
         return list(body.expressions)
 
     def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        """`DATE '2020-01-01'` is a cast to sqlglot; that it was written as a literal is kept."""
+        """`DATE '2020-01-01'` is a cast to sqlglot; mark it as a literal."""
         start, following = self.here, self.peek(1)
         node = super()._parse_type(*args, **kwargs)
         if start and following and following.token_type == TokenType.STRING and isinstance(node, exp.Cast):
             node.meta[TYPE_LITERAL] = True
-            self.marked(node, start)
+            self.mark_since(node, start)
         return node
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        node = self._placed(super()._parse_function_call, *args, **kwargs)
+        node = self._with_span(super()._parse_function_call, *args, **kwargs)
         if node is not None and not window_function(node):
-            self._refuse_partition(node)
+            self._reject_partition(node)
         return node
 
-    def _refuse_partition(self, node: exp.Expr) -> None:
+    def _reject_partition(self, node: exp.Expr) -> None:
         for argument in node.iter_expressions():
             if PARTITION in argument.meta:
-                self.refuse("PARTITION BY is for SESSION(...) here", span=span_of(argument))
+                self.fail("PARTITION BY is for SESSION(...) here", span=span_of(argument))
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> exp.Add | exp.Interval | None:
         start, node = self.here, super()._parse_interval(*args, **kwargs)
         if start is not None:
-            self.marked(node, start)
+            self.mark_since(node, start)
         for interval in node.find_all(exp.Interval) if node is not None else ():
             check_unit(self, interval)
         return node
 
     def _parse_paren(self) -> exp.Expr | None:
-        return self._placed(super()._parse_paren)
+        return self._with_span(super()._parse_paren)
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         start, node = self.here, super()._parse_bracket(this)
-        return self.marked(node, start) if start is not None and node is not this else node
+        return self.mark_since(node, start) if start is not None and node is not this else node
 
     def _parse_between(self, this: exp.Expr | None) -> exp.Between:
         low = self._parse_bitwise()
@@ -203,15 +204,15 @@ class Parser(Cursor):
 
     def _parse_in(self, *args: Any, **kwargs: Any) -> exp.In:
         start, node = self.start_token(), super()._parse_in(*args, **kwargs)
-        self.marked(node, start)
+        self.mark_since(node, start)
         return node
 
     def _parse_unary(self) -> exp.Expr | None:
         start, node = self.here, super()._parse_unary()
-        return self.marked(node, start) if start is not None and isinstance(node, exp.Unary) else node
+        return self.mark_since(node, start) if start is not None and isinstance(node, exp.Unary) else node
 
-    def _placed(self, read: Callable[..., E | None], *args: Any, **kwargs: Any) -> E | None:
-        """What `read` reads, with its place noted."""
+    def _with_span(self, read: Callable[..., E | None], *args: Any, **kwargs: Any) -> E | None:
+        """Call `read`, and record the span of what it returns."""
         start = self.here
         node = read(*args, **kwargs)
-        return self.marked(node, start) if start is not None else node
+        return self.mark_since(node, start) if start is not None else node

@@ -18,7 +18,7 @@ RELATION_OPTIONS = frozenset(
 
 @dataclass(frozen=True)
 class Attachments:
-    """What stood around a relation's or sink's definition: where its rows come from or go to, and how."""
+    """The connector and the options of a relation or sink."""
 
     connector: Connector | None
     options: tuple[Option, ...]
@@ -38,18 +38,18 @@ def read_attachments(cursor: Cursor, introduced_by: str) -> Attachments:
         elif format_ is None and cursor.at("FORMAT"):
             format_, format_options = _format(cursor)
         else:
-            return _combined(cursor, explicit, options, format_, format_options)
+            return _combine(cursor, explicit, options, format_, format_options)
 
 
 def read_options(cursor: Cursor, after: str) -> tuple[Option, ...]:
     """`(k = 'v', ...)`; an empty pair of parentheses is fine."""
     cursor.expect("(", after=after, hint=f"write {after} ('name' = 'value', ...)")
-    found: list[Option] = []
+    options: list[Option] = []
     while not cursor.take(")"):
-        if found and not cursor.take(","):
-            cursor.refuse(f"expected , or ) after {found[-1].key} = ...{cursor.instead()}")
-        found.append(_option(cursor, found))
-    return tuple(found)
+        if options and not cursor.take(","):
+            cursor.fail(f"expected , or ) after {options[-1].key} = ...{cursor.instead()}")
+        options.append(_option(cursor, options))
+    return tuple(options)
 
 
 def _option(cursor: Cursor, before: list[Option]) -> Option:
@@ -59,7 +59,7 @@ def _option(cursor: Cursor, before: list[Option]) -> Option:
     value = _value(cursor, key)
     span = cursor.since(start)
     if any(option.key.lower() == key.lower() for option in before):
-        cursor.refuse(f"option {key} is given twice", span=span)
+        cursor.fail(f"option {key} is given twice", span=span)
     return Option(key, value, span)
 
 
@@ -67,26 +67,24 @@ def _key(cursor: Cursor) -> str:
     if (token := cursor.here) is not None and token.token_type == TokenType.STRING:
         cursor._advance()
         return token.text
-    return _joined(cursor, "an option's name", ("=", ",", ")", "("))
+    return _text_until(cursor, "an option's name", ("=", ",", ")", "("))
 
 
 def _value(cursor: Cursor, key: str) -> str:
     if (token := cursor.here) is not None and token.token_type == TokenType.STRING:
         cursor._advance()
         return token.text
-    return _joined(cursor, f"a value for option {key}", (",", ")", "=", "("))
+    return _text_until(cursor, f"a value for option {key}", (",", ")", "=", "("))
 
 
-def _joined(cursor: Cursor, what: str, until: tuple[str, ...]) -> str:
-    """The text up to one of these marks: `scan.startup.mode`, `-1`, `10s`."""
+def _text_until(cursor: Cursor, what: str, until: tuple[str, ...]) -> str:
+    """The text up to one of these tokens: `scan.startup.mode`, `-1`, `10s`."""
     start = cursor.start_token()
     if cursor.here is None or word(cursor.here) in until:
-        cursor.refuse(f"expected {what}{cursor.instead()}")
+        cursor.fail(f"expected {what}{cursor.instead()}")
     while cursor.here is not None and word(cursor.here) not in until:
         if cursor.here.start > start.start and cursor.here.start > cursor._prev.end + 1:
-            cursor.refuse(
-                f"expected {' or '.join(until[:2])}{cursor.instead()}", hint="quote values that contain blanks"
-            )
+            cursor.fail(f"expected {' or '.join(until[:2])}{cursor.instead()}", hint="quote values that contain blanks")
         cursor._advance()
     span = cursor.since(start)
     return cursor.sql[span.start : span.end].strip("`")
@@ -102,7 +100,7 @@ def _connector(cursor: Cursor, introduced_by: str) -> Connector:
 
 def _format(cursor: Cursor) -> tuple[str, tuple[Option, ...]]:
     """`FORMAT JSON`, or RisingWave's `FORMAT PLAIN ENCODE JSON (...)`: plain + json = json, debezium + avro =
-    debezium-avro, and JSON need not be said."""
+    debezium-avro; JSON is the default encoding."""
     cursor._advance()
     name = cursor.name("a format after FORMAT").text.lower()
     if cursor.take("ENCODE"):
@@ -111,7 +109,7 @@ def _format(cursor: Cursor) -> tuple[str, tuple[Option, ...]]:
     return name, read_options(cursor, "FORMAT") if cursor.at("(") else ()
 
 
-def _combined(
+def _combine(
     cursor: Cursor,
     explicit: Connector | None,
     options: tuple[Option, ...],
@@ -121,15 +119,15 @@ def _combined(
     connector, rest = (explicit, options) if explicit else _from_with(options)
     if connector is None:
         if format_ is not None:
-            cursor.refuse("FORMAT says how a connector's rows are written, but there is no connector")
+            cursor.fail("FORMAT says how a connector's rows are written, but there is no connector")
         return Attachments(None, rest)
     own = tuple(o for o in connector.options if o.key.lower() in RELATION_OPTIONS)
-    kept = (*(o for o in connector.options if o.key.lower() != "format" and o not in own), *format_options)
+    theirs = (*(o for o in connector.options if o.key.lower() != "format" and o not in own), *format_options)
     named = next((o for o in connector.options if o.key.lower() == "format"), None)
     if named is not None and format_ is not None:
-        cursor.refuse("the format is given twice", span=named.span)
+        cursor.fail("the format is given twice", span=named.span)
     return Attachments(
-        Connector(connector.kind, kept, named.value.lower() if named else format_, connector.span), (*rest, *own)
+        Connector(connector.kind, theirs, named.value.lower() if named else format_, connector.span), (*rest, *own)
     )
 
 

@@ -1,4 +1,4 @@
-"""Text -> statements: tokens, one list per statement, then the reader that the first word asks for."""
+"""Text -> statements: tokens, one list per statement, then the reader for its first word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
 
 
 def statements(text: str) -> Iterator[list[Token]]:
-    """The tokens of each statement, without the semicolons; a semicolon in a string or comment separates nothing."""
+    """The tokens of each statement, without semicolons."""
     current: list[Token] = []
     for token in _tokens(text):
         if token.token_type != TokenType.SEMICOLON:
@@ -46,23 +46,23 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _unterminated_error(text: str, error: TokenError) -> Exception:
-    found = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
-    if found is None:
+    match = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
+    if match is None:
         _check_comments(text, 0)
         return make("SYNTAX_ERROR", message="this text cannot be read as SQL", text=text)
-    start = min(int(found[2]), max(len(text) - 1, 0))
-    what = "name" if found[1] == "`" else "string"
+    start = min(int(match[2]), max(len(text) - 1, 0))
+    what = "name" if match[1] == "`" else "string"
     return make(
         "SYNTAX_ERROR",
         message=f"this {what} is never closed",
-        hint=f"add the closing {found[1]}",
+        hint=f"add the closing {match[1]}",
         span=Span(start, len(text)),
         text=text,
     )
 
 
 def _check_comments(text: str, start: int) -> None:
-    """A comment that is not closed would hide all that follows it."""
+    """Reject a comment that is never closed: it would hide all that follows."""
     tail = re.sub(_CLOSED, lambda m: " " * len(m[0]), text[start:])
     opened = tail.find("/*")
     if opened >= 0:
@@ -80,7 +80,7 @@ def _arrange(tokens: list[Token]) -> list[Token]:
 
 
 def _names_after_dots(tokens: list[Token]) -> list[Token]:
-    """Behind a dot any word is a name: `payload.row.from`, `payload.order`."""
+    """Make every word after a dot a name: `payload.row.from`, `payload.order`."""
     for before, token in pairwise(tokens):
         word = token.text.isidentifier() and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
         if before.token_type == TokenType.DOT and word:
@@ -94,9 +94,9 @@ def _hints_to_select(tokens: list[Token]) -> list[Token]:
     selects: list[int | None] = [None]
     for token in tokens:
         if token.token_type == TokenType.HINT:
-            place = selects[-1]
-            if place is not None:
-                arranged.insert(place + 1, token)
+            select = selects[-1]
+            if select is not None:
+                arranged.insert(select + 1, token)
             continue
         if token.token_type == TokenType.L_PAREN:
             selects.append(None)
@@ -109,8 +109,8 @@ def _hints_to_select(tokens: list[Token]) -> list[Token]:
 
 
 def _free_windows(tokens: list[Token]) -> list[Token]:
-    """The WINDOW of `WINDOW TUMBLING (`, which is ours, and of the function `window(ts, ...)` becomes an ordinary word:
-    sqlglot would take it for the start of a named window."""
+    """Make the WINDOW of `WINDOW TUMBLING (` and of the function `window(ts, ...)` an ordinary word: sqlglot would take
+    it for the start of a named window."""
     for token, *following in zip(tokens, tokens[1:], tokens[2:], strict=False):
         ksql = following[0].text.upper() in KSQL_WINDOWS and following[1].token_type == TokenType.L_PAREN
         if token.token_type == TokenType.WINDOW and (ksql or following[0].token_type == TokenType.L_PAREN):
@@ -150,7 +150,7 @@ def parse(text: str) -> Script:
 
 @lru_cache(maxsize=4096)
 def parse_definition(text: str) -> Statement:
-    """The one statement of a text. Whoever changes one of its trees copies it first: it is shared."""
+    """The one statement of a text. It is cached: copy its trees before changing them."""
     (statement,) = parse(text).statements
     return statement
 
@@ -174,7 +174,7 @@ def _statement(tokens: list[Token], text: str) -> Statement:
 
 
 def _reader(first: Token, text: str) -> Reader:
-    """Statements are known by their first word."""
+    """The reader for the first word of a statement."""
     reader = READERS.get(word(first))
     if reader is None:
         words = [name for name in READERS if name.isalpha() and name not in ("DESC", "FROM", "VALUES")]

@@ -1,4 +1,4 @@
-"""A query with the clauses that are ours, collected from where they were read, and the hints of a SELECT."""
+"""Reads a query and collects our clauses from it; the hints of a SELECT."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ EARLY_FIRE = "early_fire"
 
 
 def hints(query: exp.Expr) -> list[tuple[str, dict[str, str], Span | None]]:
-    """The hints of a SELECT: name, options, place. A positional argument has its number as option name."""
+    """The hints of a SELECT: name, options, span. The option name of a positional argument is its number."""
     hint = query.args.get("hint")
     return [_hint(node) for node in hint.expressions] if isinstance(hint, exp.Hint) else []
 
 
 def _hint(node: exp.Expr) -> tuple[str, dict[str, str], Span | None]:
-    found = call(node)
-    if found is None:
+    function = call(node)
+    if function is None:
         return node.name.lower(), {}, span_of(node)
     options = {
         (arg.this.name if isinstance(arg, exp.EQ) else str(number)): (
             arg.expression.name if isinstance(arg, exp.EQ) else arg.name
         )
-        for number, arg in enumerate(found.args)
+        for number, arg in enumerate(function.args)
     }
-    return found.name, options, span_of(node)
+    return function.name, options, span_of(node)
 
 
-# Clauses that speak about the whole query, with the words to name them in messages.
+# Clauses that apply to the whole query, with their names in messages.
 WHOLE_QUERY = {
     "emit": "EMIT",
     "allowed_lateness": "ALLOWED LATENESS",
@@ -51,37 +51,37 @@ def query_ahead(parser: Parser) -> bool:
 def read_query(parser: Parser) -> Query:
     """The query that must come next."""
     start = parser.start_token()
-    found = parser._parse_ddl_select() if query_ahead(parser) else None
-    if isinstance(found, exp.Values):
-        found = parser._values_to_select(found)
-    if not isinstance(found, exp.Query):
-        parser.refuse(f"expected SELECT{parser.instead()}")
-    said = _collect_clauses(parser, found)
+    select = parser._parse_ddl_select() if query_ahead(parser) else None
+    if isinstance(select, exp.Values):
+        select = parser._values_to_select(select)
+    if not isinstance(select, exp.Query):
+        parser.fail(f"expected SELECT{parser.instead()}")
+    own = _collect_clauses(parser, select)
     span = parser.since(start)
     return Query(
-        select=found,
+        select=select,
         text=parser.sql[span.start : span.end],
         span=span,
-        emit=said.emit,
-        allowed_lateness=said.allowed_lateness,
-        late_data_to=said.late_data_to,
-        as_of_step=said.as_of_step,
+        emit=own.emit,
+        allowed_lateness=own.allowed_lateness,
+        late_data_to=own.late_data_to,
+        as_of_step=own.as_of_step,
     )
 
 
 def _collect_clauses(parser: Parser, query: exp.Query) -> Clauses:
-    """What is said at the end of the query; EMIT and its like anywhere else are refused."""
+    """The clauses at the end of the query; reject EMIT and its like anywhere else."""
     outermost = list(_outermost(query))
-    _refuse_inner(parser, query, outermost)
-    said: dict[str, object] = {}
+    _reject_inner(parser, query, outermost)
+    values: dict[str, object] = {}
     for node in outermost:
         for clause, label in WHOLE_QUERY.items():
             value = getattr(clauses(node), clause)
-            if value is not None and clause in said:
-                parser.refuse(f"{label} is given twice", span=clauses(node).span(clause))
+            if value is not None and clause in values:
+                parser.fail(f"{label} is given twice", span=clauses(node).span(clause))
             if value is not None:
-                said[clause] = value
-    return Clauses(**said)  # type: ignore[arg-type]
+                values[clause] = value
+    return Clauses(**values)  # type: ignore[arg-type]
 
 
 def _outermost(query: exp.Expr) -> Iterator[exp.Expr]:
@@ -93,14 +93,14 @@ def _outermost(query: exp.Expr) -> Iterator[exp.Expr]:
         yield from _outermost(query.this)
 
 
-def _refuse_inner(parser: Parser, query: exp.Query, outermost: list[exp.Expr]) -> None:
+def _reject_inner(parser: Parser, query: exp.Query, outermost: list[exp.Expr]) -> None:
     for node in query.find_all(exp.Query):
         if any(node is outer for outer in outermost):
             continue
         for clause, label in WHOLE_QUERY.items():
             span: Span | None = clauses(node).span(clause)
             if span is not None:
-                parser.refuse(
+                parser.fail(
                     f"{label} belongs at the end of the whole query, not inside it",
                     hint=f"make the inner query a view of its own, with its own {label}",
                     span=span,

@@ -1,7 +1,7 @@
-"""Where a part of a query stands in the text.
+"""Spans of the nodes of a query in its text.
 
-sqlglot notes the place of identifiers, literals and function names; grammar.py adds the closing end of calls, CASE,
-intervals and parentheses (`until`). The place of anything else is the hull of what it contains.
+sqlglot records the positions of identifiers, literals and function names; grammar.py adds the end of calls, CASE,
+intervals and parentheses (`until`). The span of any other node is the hull of the spans inside it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ START, END, UNTIL = "start", "end", "until"
 
 
 def span_of(node: exp.Expr) -> Span | None:
-    """The stretch of text that a node came from; None for what was never written (an implied alias, a default)."""
-    found: Span | None = None
+    """The span of a node; None for what was never written (an implied alias, a default)."""
+    whole: Span | None = None
     for part in node.walk():
         own = _own_span(part)
         if own is not None:
-            found = own if found is None else found.hull(own)
-    return found
+            whole = own if whole is None else whole.hull(own)
+    return whole
 
 
 def name_span(node: exp.Expr) -> Span | None:
-    """The name of a function call, without its arguments; elsewhere the whole."""
+    """The span of a function's name, without its arguments; that of the whole node if it is not a call."""
     meta = node.meta
     return Span(meta[START], meta[END] + 1) if START in meta else span_of(node)
 
 
 def mark(node: exp.Expr, start: int, until: int) -> None:
-    """Notes that `node` was read from text[start:until], without moving a place that is known more exactly."""
+    """Record that `node` was read from text[start:until], unless its start is known more exactly."""
     meta = node.meta
     if START not in meta:
         meta[START], meta[END] = start, until - 1
@@ -38,7 +38,7 @@ def mark(node: exp.Expr, start: int, until: int) -> None:
 
 
 def shift(node: exp.Expr, by: int) -> None:
-    """Moves all places in a tree that was read from a text of its own."""
+    """Shift all spans in a tree that was parsed from a text of its own."""
     for part in node.walk():
         for key in (START, END, UNTIL):
             if key in part.meta:

@@ -1,4 +1,4 @@
-"""What a user can say, one immutable class per statement. Queries and expressions inside are sqlglot trees."""
+"""Statements, one immutable class each. Queries and expressions inside are sqlglot trees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.errors import Span
 
 @dataclass(frozen=True)
 class Name:
-    """An identifier as written (unquoted), with its place in the text."""
+    """An identifier as written (unquoted), with its span in the text."""
 
     text: str
     span: Span
@@ -39,7 +39,7 @@ class Connector:
 @dataclass(frozen=True)
 class ColumnDef:
     """A declared column. `type` is Spark's name for it. `lateness` and `hold_back` are expressions; `proctime` is
-    `c AS PROCTIME()`; `metadata` what the connector fills it with from around a record."""
+    `c AS PROCTIME()`; `metadata` is the field of a record's metadata that the connector fills it with."""
 
     name: Name
     type: str
@@ -71,7 +71,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class Query:
-    """A SELECT with the clauses that are ours. `text` is the source text of the statement's query part."""
+    """A SELECT with our clauses. `text` is its text."""
 
     select: exp.Query
     text: str
@@ -84,7 +84,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Statement:
-    """Any statement: its own text and where it stands."""
+    """Any statement: its text and span."""
 
     text: str
     span: Span

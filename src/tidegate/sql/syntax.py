@@ -1,6 +1,6 @@
-"""Syntax errors, with the token they are about and a guess at what was meant.
+"""Syntax errors, with their token and a guess at the fix.
 
-They come from sqlglot, and from what it accepts and Spark does not: `SELECT a, FROM t`, `f(, a)`, `b AS FROM`.
+They are those of sqlglot, and of texts that it accepts and Spark does not: `SELECT a, FROM t`, `f(, a)`, `b AS FROM`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _OPENINGS = frozenset({T.L_PAREN, T.L_BRACKET, T.SELECT, T.WHERE, T.GROUP_BY, T.
 
 
 def check_gaps(tokens: list[Token], text: str) -> None:
-    """Refuses a list with an empty place, AS without a name, SELECT or GROUP BY without anything."""
+    """Reject a list with a gap, AS without a name, and empty SELECT or GROUP BY."""
     solid = [token for token in tokens if token.token_type != T.HINT]
     for left, right in pairwise([*solid, None]):
         assert left is not None
         if left.token_type in _NEED_MORE and (right is None or right.token_type in _ENDS):
             where = f"before {right.text}" if right is not None else "at the end of the statement"
-            _refuse(f"something is missing after {_name_of(left)}, {where}", span_of_token(left), text)
+            _fail(f"something is missing after {_name_of(left)}, {where}", span_of_token(left), text)
         if right is not None and right.token_type == T.COMMA and left.token_type in _OPENINGS:
-            _refuse(f"something is missing after {left.text}, before ,", span_of_token(right), text)
+            _fail(f"something is missing after {left.text}, before ,", span_of_token(right), text)
 
 
 def _name_of(token: Token) -> str:
     return "this comma" if token.token_type == T.COMMA else token.text
 
 
-def _refuse(message: str, span: Span, text: str) -> None:
+def _fail(message: str, span: Span, text: str) -> None:
     raise make("SYNTAX_ERROR", message=message, span=span, text=text)
 
 
@@ -64,9 +64,9 @@ _BEGINNINGS = (
 
 
 def explain_error(parser: Parser, error: Unreadable) -> Error:
-    """The syntax error to show for sqlglot's."""
+    """Our syntax error for one of sqlglot's."""
     token = parser.here if error.description.startswith("Expected END") else error.token
-    span = span_of_token(token) if token is not None else parser.place()
+    span = span_of_token(token) if token is not None else parser.next_span()
     return make(
         "SYNTAX_ERROR",
         message=_message(parser, error.description, token),
@@ -77,7 +77,7 @@ def explain_error(parser: Parser, error: Unreadable) -> Error:
 
 
 def unexpected_token(parser: Parser) -> Error:
-    """Something is left after a complete statement."""
+    """The error for a token after a complete statement."""
     token = parser.start_token()
     if word(token) == "ON" and word(parser.peek(-1)) == "EMIT":
         return _bad_emit(parser)
@@ -104,8 +104,8 @@ def _bad_emit(parser: Parser) -> Error:
 
 def _message(parser: Parser, description: str, token: Token | None) -> str:
     where = f"before {_quote_token(token)}" if token is not None else "at the end of the statement"
-    if found := re.fullmatch(r"Expecting (\S+)", description):
-        return f"expected {found[1]} {where}"
+    if match := re.fullmatch(r"Expecting (\S+)", description):
+        return f"expected {match[1]} {where}"
     if description.startswith("Expected table name"):
         return f"expected the name of a relation {where}"
     if description.startswith("Expected TYPE"):
@@ -133,18 +133,18 @@ def _quote_token(token: Token) -> str:
 
 
 def _missing_by(parser: Parser) -> str | None:
-    """`GROUP a`, where GROUP was taken for an alias."""
+    """A hint for `GROUP a`, where GROUP was read as an alias."""
     before = word(parser.peek(-1))
     return f"write {before} BY" if before in ("GROUP", "ORDER", "PARTITION", "SORT") else None
 
 
 def _misspelling_hint(parser: Parser, span: Span) -> str | None:
-    """A word here or just before that looks like a keyword: `SELECT a FORM t`."""
+    """A hint for a word here or just before that resembles a keyword: `SELECT a FORM t`."""
     until = [t for t in parser._tokens if t.start <= span.start]
     for token in reversed(until[-3:]):
-        written = word(token)
-        if written.isalpha() and len(written) > 2 and written not in CLAUSE_WORDS:
-            close = nearest(written, CLAUSE_WORDS, limit=1)
+        text = word(token)
+        if text.isalpha() and len(text) > 2 and text not in CLAUSE_WORDS:
+            close = nearest(text, CLAUSE_WORDS, limit=1)
             if close:
                 return f"did you mean {close[0]} for {token.text}?"
     return None

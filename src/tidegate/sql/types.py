@@ -33,11 +33,11 @@ def read_type(cursor: Cursor, column: str) -> str:
     """The type that must come next, as Spark calls it."""
     here = cursor.here
     if here is None or here.token_type in (TokenType.COMMA, TokenType.R_PAREN, TokenType.GT):
-        cursor.refuse(f"{column} has no type", hint=f"write {column} STRING, {column} BIGINT, {column} TIMESTAMP, ...")
-    found = NESTED_READERS.get(word(here), _simple)(cursor)
+        cursor.fail(f"{column} has no type", hint=f"write {column} STRING, {column} BIGINT, {column} TIMESTAMP, ...")
+    type = NESTED_READERS.get(word(here), _simple)(cursor)
     while cursor.take("[", "]") or cursor.take("ARRAY"):
-        found = f"array<{found}>"
-    return found
+        type = f"array<{type}>"
+    return type
 
 
 def _simple(cursor: Cursor) -> str:
@@ -48,7 +48,7 @@ def _simple(cursor: Cursor) -> str:
             did_you_mean(token.text, (*SPARK_NAMES, *NESTED_READERS))
             or "write STRING, BIGINT, DOUBLE, DECIMAL(10,2), BOOLEAN, TIMESTAMP, ..."
         )
-        cursor.refuse(f"there is no type {token.text}", hint=hint)
+        cursor.fail(f"there is no type {token.text}", hint=hint)
     cursor._advance()
     sizes = _sizes(cursor)
     if spark == "decimal":
@@ -71,34 +71,32 @@ def _sizes(cursor: Cursor) -> tuple[int, ...]:
 
 
 def _time_zone(cursor: Cursor) -> None:
-    """All timestamps are points in time: the words change nothing."""
+    """Skip WITH TIME ZONE and its like: all timestamps are points in time."""
     if cursor.at("WITH", "TIME") or cursor.at("WITH", "LOCAL", "TIME") or cursor.at("WITHOUT", "TIME"):
         cursor._advance()
         cursor.take("LOCAL")
         cursor.expect("TIME", "ZONE", after="TIMESTAMP WITH")
 
 
-def _opened(cursor: Cursor) -> str:
-    """Goes into `<...>` or `(...)` and says what closes it."""
+def _open(cursor: Cursor) -> str:
+    """Consume `<` or `(`; returns the closing token."""
     name = cursor.start_token().text.upper()
     cursor._advance()
     opening = cursor.take_any("<", "(")
     if opening is None:
-        cursor.refuse(
-            f"{name} must say what it contains{cursor.instead()}", hint="write ARRAY<STRING>, MAP<STRING, INT>"
-        )
+        cursor.fail(f"{name} must say what it contains{cursor.instead()}", hint="write ARRAY<STRING>, MAP<STRING, INT>")
     return _CLOSING[opening]
 
 
 def _array(cursor: Cursor) -> str:
-    closing = _opened(cursor)
+    closing = _open(cursor)
     element = read_type(cursor, "element")
     cursor.expect(closing, after=f"ARRAY<{element}")
     return f"array<{element}>"
 
 
 def _map(cursor: Cursor) -> str:
-    closing = _opened(cursor)
+    closing = _open(cursor)
     key = read_type(cursor, "key")
     cursor.expect(",", after=f"MAP<{key}")
     value = read_type(cursor, "value")
@@ -107,7 +105,7 @@ def _map(cursor: Cursor) -> str:
 
 
 def _struct(cursor: Cursor) -> str:
-    closing = _opened(cursor)
+    closing = _open(cursor)
     fields = [_field(cursor)]
     while cursor.take(","):
         fields.append(_field(cursor))

@@ -21,45 +21,45 @@ _FUNCTIONS = {"start": START, "end": END, "rowtime": TIME}
 
 
 def edge(tree: exp.Expr) -> str | None:
-    """Which edge a plain column is by its name."""
+    """The edge that a plain column names; None if it names none."""
     name = tree.name.casefold() if isinstance(tree, exp.Column) else ""
     return name if name in EDGES else None
 
 
 @dataclass(frozen=True)
 class Names:
-    """What stands for the edges of a window. `pseudo`: WINDOWSTART does, as in ksqlDB."""
+    """The names of a window's edges. `pseudo`: WINDOWSTART is one, as in ksqlDB."""
 
     window: WindowCall
     pseudo: bool
 
     @property
     def struct(self) -> str | None:
-        """Spark's name for both edges together, where the window is written as Spark does."""
+        """Spark's name for both edges together, if the window is written in Spark's spelling."""
         return self.window.name if self.window.name in STRUCTS else None
 
-    def replaced(self, tree: exp.Expr) -> exp.Expr:
-        """A copy in which the edges are columns; queries inside it have windows of their own."""
+    def replace_in(self, tree: exp.Expr) -> exp.Expr:
+        """A copy in which the edges are columns; subqueries are left as they are."""
 
         def replace(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Query):
                 return node.copy()
             new = self._column(node) if isinstance(node, exp.Column) else self._call(node)
-            return node if new is None else _placed(new, node)
+            return node if new is None else _with_span(new, node)
 
         return tree.transform(replace)
 
     def alias(self, item: exp.Expr) -> str | None:
-        """The name of an item of the SELECT list that is replaced by something of another name."""
+        """The alias for an item of the SELECT list whose replacement has another name."""
         if isinstance(item, exp.Column):
             new = self._column(item)
             return item.name if new is not None else None
-        found = call(item) if isinstance(item, exp.Anonymous) else None
-        if found is None:
+        function = call(item) if isinstance(item, exp.Anonymous) else None
+        if function is None:
             return None
-        if found.name == self.struct:
-            return found.name
-        return TIME if found.name in _functions(TIME) or found.name == TIME else None
+        if function.name == self.struct:
+            return function.name
+        return TIME if function.name in _functions(TIME) or function.name == TIME else None
 
     def _column(self, node: exp.Column) -> exp.Expr | None:
         name, qualifier = node.name.casefold(), node.table.casefold()
@@ -74,23 +74,23 @@ class Names:
         return None
 
     def _call(self, node: exp.Expr) -> exp.Expr | None:
-        found = call(node) if isinstance(node, exp.Anonymous) else None
-        if found is None:
+        function = call(node) if isinstance(node, exp.Anonymous) else None
+        if function is None:
             return None
-        if found.name == TIME and len(found.args) == 1:
+        if function.name == TIME and len(function.args) == 1:
             return _before_end(None, "MICROSECOND")
-        kind, _, word = found.name.rpartition("_")
+        kind, _, word = function.name.rpartition("_")
         if kind in RELATION_WINDOWS and word in _FUNCTIONS:
-            self._check_match(node, kind, found.args)
+            self._check_match(node, kind, function.args)
             edge_name = _FUNCTIONS[word]
             return _before_end(None, "MILLISECOND") if edge_name == TIME else _column(edge_name, None)
-        if found.name == self.struct:
+        if function.name == self.struct:
             self._check_same(node, group_window(node))
             return _struct()
         return None
 
     def _check_match(self, node: exp.Expr, kind: str, args: tuple[exp.Expr, ...]) -> None:
-        """TUMBLE_START(ts, d) speaks of TUMBLE(ts, d); without arguments, of whatever TUMBLE there is."""
+        """TUMBLE_START(ts, d) needs TUMBLE(ts, d); without arguments it needs any TUMBLE."""
         name = "hop" if kind == "slide" else kind
         if args:
             self._check_same(node, group_window(exp.Anonymous(this=kind, expressions=[arg.copy() for arg in args])))
@@ -101,10 +101,10 @@ class Names:
         window = self.window
         if other is not None and _same(other, window):
             return
-        found = call(node)
-        written = found.name.upper() if found else ""
-        wanted = written.rpartition("_")[0] if written.casefold() not in STRUCTS else written.lower()
-        message = f"{written}(...) has no matching {wanted}(...) in GROUP BY"
+        function = call(node)
+        name = function.name.upper() if function else ""
+        expected = name.rpartition("_")[0] if name.casefold() not in STRUCTS else name.lower()
+        message = f"{name}(...) has no matching {expected}(...) in GROUP BY"
         hint = f"the window is {window.name}: select {START} and {END}, or write the same arguments in both places"
         raise make("INVALID_WINDOW", message=message, hint=hint, span=span_of(node))
 
@@ -142,12 +142,12 @@ def _struct() -> exp.Expr:
 
 
 def _before_end(table: exp.Expr | None, unit: str) -> exp.Expr:
-    """The last moment that is inside of a window, to a millisecond (Flink) or microsecond (Spark)."""
+    """The last millisecond (Flink) or microsecond (Spark) of a window."""
     step = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this=unit))
     return exp.Paren(this=exp.Sub(this=_column(END, table), expression=step))
 
 
-def _placed(new: exp.Expr, old: exp.Expr) -> exp.Expr:
+def _with_span(new: exp.Expr, old: exp.Expr) -> exp.Expr:
     span = span_of(old)
     if span is not None:
         for node in new.walk():

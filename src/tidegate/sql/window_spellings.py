@@ -1,8 +1,8 @@
-"""One tree for the ways to write a window in a SELECT: its edges become the columns `window_start` and `window_end`.
+"""Normalises the spellings of windows in a SELECT: its edges become the columns `window_start` and `window_end`.
 
 `SELECT TUMBLE_START(ts, d), COUNT(*) FROM bids GROUP BY TUMBLE(ts, d)`, Spark's `window.start` ... `GROUP BY window(ts,
 d)` and ksqlDB's `WINDOWSTART` ... `WINDOW TUMBLING (SIZE d)` all become `SELECT window_start, COUNT(*) FROM bids GROUP
-BY window_start, window_end`, and the window stands beside it. Windows that are functions in FROM stay there.
+BY window_start, window_end`, and the window is returned beside it. Windows that are functions in FROM stay there.
 `window_spec` checks the sizes of such a window.
 """
 
@@ -37,7 +37,7 @@ class NormalisedSelect:
 
 
 def normalise_windows(select: exp.Select) -> NormalisedSelect:
-    """The SELECT in the one spelling. A SELECT without windows stays the same object."""
+    """The SELECT in the normal spelling. A SELECT without windows is returned as it is."""
     tables = [table_window(table)[1] for table in window_tables(select)]
     window = _one([*tables, *_group_windows(select), *_clause_windows(select)])
     if window is None:
@@ -49,7 +49,7 @@ def normalise_windows(select: exp.Select) -> NormalisedSelect:
     for clause in _CLAUSES:
         _replace_clause(result, clause, names)
     if group is not None:
-        result.set("group", exp.Group(expressions=_completed(group, window, names)))
+        result.set("group", exp.Group(expressions=_add_edges(group, window, names)))
     return NormalisedSelect(result, own)
 
 
@@ -62,7 +62,7 @@ def window_tables(select: exp.Select) -> Iterator[exp.Table]:
 
 
 def _one(windows: list[WindowCall]) -> WindowCall | None:
-    """The window of a SELECT. Those of joined relations may be several, others not."""
+    """The window of a SELECT. Only relations of FROM may have several."""
     different = list(dict.fromkeys(windows))
     if len(different) > 1 and not all(each.in_from for each in different):
         message = f"a SELECT has one window, and this has {different[0].name} and {different[1].name}"
@@ -72,27 +72,27 @@ def _one(windows: list[WindowCall]) -> WindowCall | None:
 
 
 def _clause_windows(select: exp.Select) -> list[WindowCall]:
-    found = clause_window(clauses(select))
-    return [] if found is None else [found]
+    window = clause_window(clauses(select))
+    return [] if window is None else [window]
 
 
 def _group_windows(select: exp.Select) -> list[WindowCall]:
-    found = [group_window(tree) for tree in _group_trees(select) or ()]
-    return [window for window in found if window is not None]
+    windows = [group_window(tree) for tree in _group_trees(select) or ()]
+    return [window for window in windows if window is not None]
 
 
 def _group_trees(select: exp.Select) -> list[exp.Expr] | None:
-    """What is grouped by: positions and aliases of the SELECT list that hold a window are that window."""
+    """The keys of GROUP BY; positions and aliases of windows in the SELECT list are resolved. None without GROUP BY."""
     group = select.args.get("group")
     if group is None:
         return None
     items = [item for item in select.expressions if isinstance(item, exp.Expr)]
     if group.args.get("all"):
         return [item.unalias() for item in items if not item.find(exp.AggFunc)]
-    return [_meant(node, items) for node in group.expressions]
+    return [_resolve_alias(node, items) for node in group.expressions]
 
 
-def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+def _resolve_alias(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
     item: exp.Expr | None = None
     if isinstance(node, exp.Literal) and node.is_int and 0 < int(node.name) <= len(items):
         item = items[int(node.name) - 1].unalias()
@@ -107,31 +107,31 @@ def _is_edge(tree: exp.Expr) -> bool:
 
 
 def _group_by(select: exp.Select, window: WindowCall, in_from: bool) -> list[exp.Expr] | None:
-    """The expressions of GROUP BY, with the window among them; None if nothing is grouped."""
+    """The keys of GROUP BY with the edges of the window; None if nothing is grouped."""
     trees = _group_trees(select)
-    written = [tree.copy() for tree in trees or ()]
+    keys = [tree.copy() for tree in trees or ()]
     if in_from or _group_windows(select):
-        return None if trees is None else written
+        return None if trees is None else keys
     aggregated = any(_aggregates(select, clause) for clause in ("expressions", "having"))
     if trees is None and not aggregated:
         return None
-    return [*written, _edge_column(START, window.span), _edge_column(END, window.span)]
+    return [*keys, _edge_column(START, window.span), _edge_column(END, window.span)]
 
 
 def _aggregates(select: exp.Select, clause: str) -> bool:
-    found = select.args.get(clause) or []
-    parts = found if isinstance(found, list) else [found]
+    clause_trees = select.args.get(clause) or []
+    parts = clause_trees if isinstance(clause_trees, list) else [clause_trees]
     return any(part.find(exp.AggFunc) is not None for part in parts)
 
 
-def _completed(group: list[exp.Expr], window: WindowCall, names: Names) -> list[exp.Expr]:
+def _add_edges(group: list[exp.Expr], window: WindowCall, names: Names) -> list[exp.Expr]:
     """The keys with both edges of the window if one of them identifies a window: of CUMULATE only the end does."""
     keys: list[exp.Expr] = []
     for tree in group:
         if group_window(tree) is not None:
             keys += [_edge_column(START, span_of(tree)), _edge_column(END, span_of(tree))]
         else:
-            keys.append(names.replaced(tree))
+            keys.append(names.replace_in(tree))
     edges = {edge(key): key for key in keys if isinstance(key, exp.Column) and edge(key) in (START, END)}
     if len(edges) == 1 and (END in edges or not WINDOW_KINDS[window.kind].shared_start):
         ((present, key),) = edges.items()
@@ -153,16 +153,16 @@ def _replace_clause(select: exp.Select, clause: str, names: Names) -> None:
     if clause == "expressions":
         select.set(clause, [new for item in part or () for new in _item(item, names)])
     elif part is not None and clause != "group":
-        part.replace(names.replaced(part))
+        part.replace(names.replace_in(part))
 
 
 def _item(item: exp.Expr, names: Names) -> list[exp.Expr]:
-    """An item of the SELECT list keeps the name that it has where it was written so."""
+    """An item of the SELECT list with its edges replaced, under the name that it had."""
     if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) and item.table.casefold() == names.struct:
         return [
             exp.alias_(_edge_column(name, span_of(item)), alias) for name, alias in ((START, "start"), (END, "end"))
         ]
-    new = names.replaced(item)
+    new = names.replace_in(item)
     alias = names.alias(item)
     return [exp.alias_(new, alias, quoted=True) if alias is not None and not isinstance(new, exp.Alias) else new]
 
@@ -171,12 +171,12 @@ _WORDS = {"hop": ("slide", "size"), "cumulate": ("step", "size"), "tumble": ("",
 
 
 def window_spec(call: WindowCall, time: str) -> WindowSpec:
-    """The window over a column. Sizes must be positive and fit together."""
+    """The window over a column. Rejects sizes that are not positive or do not fit together."""
     small, large = _WORDS[call.kind]
     size = _positive(call, call.size, large)
     slide = None if call.slide is None else _positive(call, call.slide, small)
     if call.kind == "session" and size.months:
-        _refuse(call, call.size, "a gap in months", "a gap needs a fixed length: write INTERVAL '30' DAY")
+        _fail(call, call.size, "a gap in months", "a gap needs a fixed length: write INTERVAL '30' DAY")
     if slide is not None:
         _check_fit(call, size, slide)
     if call.kind == "hop" and slide == size:
@@ -185,49 +185,49 @@ def window_spec(call: WindowCall, time: str) -> WindowSpec:
 
 
 def _positive(call: WindowCall, tree: exp.Expr, word: str) -> CalendarInterval:
-    found = length(tree)
-    if found is None:
+    duration = length(tree)
+    if duration is None:
         message = f"the {word} of {call.name} must be a duration, and {render(tree)} is none"
         hint = "write INTERVAL '10' SECOND"
         raise make("INVALID_WINDOW", message=message, hint=hint, span=span_of(tree) or call.span)
-    if found.months and found.micros:
-        _refuse(call, tree, f"a {word} of months and days", "write either months, or a fixed length")
-    if found.months + found.micros == 0:
-        _refuse(call, tree, f"a {word} of zero", "write a positive length, such as INTERVAL '10' SECOND")
-    if found.months < 0 or found.micros < 0:
-        _refuse(call, tree, f"a negative {word}", "write a positive length, such as INTERVAL '10' SECOND")
-    return found
+    if duration.months and duration.micros:
+        _fail(call, tree, f"a {word} of months and days", "write either months, or a fixed length")
+    if duration.months + duration.micros == 0:
+        _fail(call, tree, f"a {word} of zero", "write a positive length, such as INTERVAL '10' SECOND")
+    if duration.months < 0 or duration.micros < 0:
+        _fail(call, tree, f"a negative {word}", "write a positive length, such as INTERVAL '10' SECOND")
+    return duration
 
 
 def _check_fit(call: WindowCall, size: CalendarInterval, slide: CalendarInterval) -> None:
     small, _ = _WORDS[call.kind]
     assert call.slide is not None
-    shown = f"{render(call.slide)} and {render(call.size)}"
+    sizes = f"{render(call.slide)} and {render(call.size)}"
     if bool(size.months) != bool(slide.months):
-        problem = f"one length in months and one that is fixed: {shown}"
-        _refuse(call, call.slide, problem, "write both in months, or both in days and hours")
+        problem = f"one length in months and one that is fixed: {sizes}"
+        _fail(call, call.slide, problem, "write both in months, or both in days and hours")
     large_units, small_units = size.months or size.micros, slide.months or slide.micros
     if small_units > large_units:
-        problem = f"a {small} that is longer than its size: {shown}"
-        _refuse(call, call.slide, problem, f"the order is {call.usage}")
+        problem = f"a {small} that is longer than its size: {sizes}"
+        _fail(call, call.slide, problem, f"the order is {call.usage}")
     if call.kind == "cumulate" and large_units % small_units:
-        problem = f"a size that is not a multiple of its step: {shown}"
-        _refuse(call, call.size, problem, "the last step must end with the window")
+        problem = f"a size that is not a multiple of its step: {sizes}"
+        _fail(call, call.size, problem, "the last step must end with the window")
 
 
 def _offset(call: WindowCall, grid: CalendarInterval) -> int:
-    """Windows repeat, so an offset counts modulo their distance."""
+    """The offset in microseconds, modulo the distance of windows."""
     if call.offset is None:
         return 0
-    found = length(call.offset)
-    if found is None or found.months:
-        what = "is in months" if found is not None else "is no duration"
+    duration = length(call.offset)
+    if duration is None or duration.months:
+        what = "is in months" if duration is not None else "is no duration"
         message = f"the offset of {call.name} must be a fixed length, and {render(call.offset)} {what}"
         hint = "write INTERVAL '1' HOUR"
         raise make("INVALID_WINDOW", message=message, hint=hint, span=span_of(call.offset) or call.span)
-    return found.micros if grid.months else found.micros % grid.micros
+    return duration.micros if grid.months else duration.micros % grid.micros
 
 
-def _refuse(call: WindowCall, tree: exp.Expr, problem: str, hint: str) -> Never:
+def _fail(call: WindowCall, tree: exp.Expr, problem: str, hint: str) -> Never:
     span = span_of(tree) or call.span
     raise make("INVALID_WINDOW", window=call.name, problem=problem, hint=hint, span=span)

@@ -1,4 +1,4 @@
-"""Windows as they are written: which function, over which time, how long. The sizes are not checked here.
+"""Windows as written: function, time column and sizes. Sizes are checked by window_spellings.py.
 
 `TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), size))` (Flink) becomes `TUMBLE(bids, ts, size)`.
 """
@@ -17,7 +17,7 @@ from tidegate.sql.functions import call
 from tidegate.sql.spans import span_of
 
 PARTITION = "partition_by"
-"""Where the columns that a relation is partitioned by stand, in the meta of the argument that names it."""
+"""Key of the partition columns of a relation in the meta of the argument that names it."""
 
 RELATION_WINDOWS = frozenset({*WINDOW_KINDS, "slide"})
 GROUP_WINDOWS = RELATION_WINDOWS | {
@@ -28,7 +28,7 @@ GROUP_WINDOWS = RELATION_WINDOWS | {
 }
 
 
-def normalised_table(table: exp.Expr) -> exp.Expr:
+def unwrap_window(table: exp.Expr) -> exp.Expr:
     """The table itself, or the windowed relation without Flink's wrappers."""
     wrapped = table.this
     if isinstance(table, exp.Table) and isinstance(wrapped, exp.Anonymous) and wrapped.name.upper() == "TABLE":
@@ -43,20 +43,20 @@ def normalised_table(table: exp.Expr) -> exp.Expr:
 
 def window_function(node: object) -> str | None:
     """The name of the windowing function that a FROM item calls."""
-    found = call(node) if isinstance(node, exp.Anonymous) else None
-    return found.name if found and found.name in RELATION_WINDOWS else None
+    function = call(node) if isinstance(node, exp.Anonymous) else None
+    return function.name if function and function.name in RELATION_WINDOWS else None
 
 
 def _unwrap_descriptor(argument: exp.Expr) -> None:
     target = argument.expression if isinstance(argument, exp.Kwarg | exp.PropertyEQ) else argument
-    found = call(target) if isinstance(target, exp.Anonymous) else None
-    if found and found.name == "descriptor" and len(found.args) == 1:
-        target.replace(found.args[0])
+    function = call(target) if isinstance(target, exp.Anonymous) else None
+    if function and function.name == "descriptor" and len(function.args) == 1:
+        target.replace(function.args[0])
 
 
 Kind = Literal["tumble", "hop", "cumulate", "session"]
 
-_PLACES: dict[str, tuple[str, ...]] = {
+_PARAMETERS: dict[str, tuple[str, ...]] = {
     "tumble": ("timecol", "size", "offset"),
     "hop": ("timecol", "slide", "size", "offset"),
     "slide": ("timecol", "slide", "size", "offset"),
@@ -67,7 +67,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
 }
 """The parameters of each window function, in order; in FROM the relation (`data`) comes first."""
 
-_WORDS = {"data": "relation", "timecol": "time"}
+_PARAMETER_WORDS = {"data": "relation", "timecol": "time"}
 _OPTIONAL = ("offset",)
 _KINDS: dict[str, Kind] = {"slide": "hop", "window": "tumble", "session_window": "session"}
 _CLAUSE_KINDS: dict[str, Kind] = {"tumbling": "tumble", "sliding": "hop", "session": "session"}
@@ -81,8 +81,8 @@ _CLAUSE_USAGE = {
 
 @dataclass(frozen=True)
 class WindowCall:
-    """A window as written. `time` is None where the relation's own time column is meant. `partition` is what a session
-    in FROM is said to be per. `name` is how it was called."""
+    """A window as written. `time` is None for the time column of the relation. `partition` is the PARTITION BY of a
+    session in FROM. `name` is the function or clause as written."""
 
     kind: Kind
     name: str
@@ -96,27 +96,27 @@ class WindowCall:
 
     @property
     def usage(self) -> str:
-        """How it is written."""
+        """The syntax of the window, for hints."""
         name = self.name.lower()
-        return usage(name, self.in_from) if name in _PLACES else _CLAUSE_USAGE[self.kind]
+        return usage(name, self.in_from) if name in _PARAMETERS else _CLAUSE_USAGE[self.kind]
 
     @property
     def parts(self) -> tuple[exp.Expr | None, ...]:
-        """What tells it from other windows."""
+        """The time and sizes, which identify the window beside its kind."""
         return (self.time, self.size, self.slide, self.offset)
 
 
 def table_window(table: exp.Table) -> tuple[exp.Expr, WindowCall]:
-    """The relation that a windowing function in FROM is over, and the window.
+    """The relation of a windowing function in FROM, and the window.
 
     `TUMBLE(bids, ts, INTERVAL '1' MINUTE)` -> `bids`, tumble by ts
     """
-    found = call(table.this)
-    assert found is not None
-    given = _arguments(table.this, found.name, found.args, ("data", *_PLACES[found.name]))
-    relation = given.pop("data")
+    function = call(table.this)
+    assert function is not None
+    arguments = _arguments(table.this, function.name, function.args, ("data", *_PARAMETERS[function.name]))
+    relation = arguments.pop("data")
     partition = relation.meta.get(PARTITION)
-    window = replace(_window(table.this, found.name, given), in_from=True)
+    window = replace(_window(table.this, function.name, arguments), in_from=True)
     if partition is None:
         return _relation(relation), window
     if window.kind != "session":
@@ -126,88 +126,96 @@ def table_window(table: exp.Table) -> tuple[exp.Expr, WindowCall]:
 
 
 def group_window(node: exp.Expr) -> WindowCall | None:
-    """The window that a call in GROUP BY is; None if it is something else."""
-    found = call(node) if isinstance(node, exp.Anonymous) else None
-    if found is None or found.name not in _PLACES:
+    """The window of a call in GROUP BY; None if the node is no such call."""
+    function = call(node) if isinstance(node, exp.Anonymous) else None
+    if function is None or function.name not in _PARAMETERS:
         return None
-    return _window(node, found.name, _arguments(node, found.name, found.args, _PLACES[found.name]))
+    return _window(node, function.name, _arguments(node, function.name, function.args, _PARAMETERS[function.name]))
 
 
-def clause_window(said: Clauses) -> WindowCall | None:
+def clause_window(own: Clauses) -> WindowCall | None:
     """The window of a clause, such as TUMBLING WINDOW 5m."""
-    window = said.window
+    window = own.window
     if window is None:
         return None
     kind = _CLAUSE_KINDS[window.kind]
     return WindowCall(
-        kind, f"{window.kind.upper()} WINDOW", said.event_time, window.size, window.slide, None, window.span
+        kind, f"{window.kind.upper()} WINDOW", own.event_time, window.size, window.slide, None, window.span
     )
 
 
 def usage(name: str, in_from: bool) -> str:
     """`TUMBLE(relation, time, size [, offset])`"""
-    places = (("data",) if in_from else ()) + _PLACES[name]
+    parameters = (("data",) if in_from else ()) + _PARAMETERS[name]
     optional = ("slide", "offset") if name == "window" else _OPTIONAL
     text = ""
-    for place in places:
-        word = _WORDS.get(place, place)
-        text += f" [, {word}]" if place in optional else f", {word}" if text else word
+    for parameter in parameters:
+        word = _PARAMETER_WORDS.get(parameter, parameter)
+        text += f" [, {word}]" if parameter in optional else f", {word}" if text else word
     return f"{name if name in ('window', 'session_window') else name.upper()}({text})"
 
 
-def _arguments(node: exp.Expr, name: str, args: tuple[exp.Expr, ...], places: tuple[str, ...]) -> dict[str, exp.Expr]:
-    """The arguments by the names of their places."""
-    found: dict[str, exp.Expr] = {}
-    for place, arg in zip((*places, *[""] * len(args)), args, strict=False):
-        key = arg.this.name.lower() if isinstance(arg, exp.Kwarg) else place
-        if isinstance(arg, exp.Kwarg) and (key not in places or key in found):
-            raise _wrong_name(arg, name, key, places)
-        if key not in places or key in found:
-            raise _wrong_number(node, name, len(args), places)
-        found[key] = arg.expression if isinstance(arg, exp.Kwarg) else arg
+def _arguments(
+    node: exp.Expr, name: str, args: tuple[exp.Expr, ...], parameters: tuple[str, ...]
+) -> dict[str, exp.Expr]:
+    """The arguments by the names of their parameters."""
+    arguments: dict[str, exp.Expr] = {}
+    for parameter, arg in zip((*parameters, *[""] * len(args)), args, strict=False):
+        key = arg.this.name.lower() if isinstance(arg, exp.Kwarg) else parameter
+        if isinstance(arg, exp.Kwarg) and (key not in parameters or key in arguments):
+            raise _wrong_name(arg, name, key, parameters)
+        if key not in parameters or key in arguments:
+            raise _wrong_number(node, name, len(args), parameters)
+        arguments[key] = arg.expression if isinstance(arg, exp.Kwarg) else arg
     optional = ("slide", "offset") if name == "window" else _OPTIONAL
-    if any(place not in found for place in places if place not in optional):
-        raise _wrong_number(node, name, len(args), places)
-    return found
+    if any(parameter not in arguments for parameter in parameters if parameter not in optional):
+        raise _wrong_number(node, name, len(args), parameters)
+    return arguments
 
 
-def _wrong_number(node: exp.Expr, name: str, count: int, places: tuple[str, ...]) -> Error:
-    usual = usage(name, places[0] == "data")
+def _wrong_number(node: exp.Expr, name: str, count: int, parameters: tuple[str, ...]) -> Error:
+    usual = usage(name, parameters[0] == "data")
     words = f"{count} argument" + ("" if count == 1 else "s")
     message = f"{usual.partition('(')[0]} cannot take {words}"
     return make("WINDOW_ARGUMENTS", message=message, usage=usual, span=span_of(node))
 
 
-def _wrong_name(argument: exp.Expr, name: str, key: str, places: tuple[str, ...]) -> Error:
-    usual = usage(name, places[0] == "data")
-    shown = usual.partition("(")[0]
-    if key in places:
-        message, hint = f"{shown} was given {key.upper()} twice", f"write {usual}"
+def _wrong_name(argument: exp.Expr, name: str, key: str, parameters: tuple[str, ...]) -> Error:
+    usual = usage(name, parameters[0] == "data")
+    function = usual.partition("(")[0]
+    if key in parameters:
+        message, hint = f"{function} was given {key.upper()} twice", f"write {usual}"
     else:
-        message = f"{shown} has no argument {key.upper()}"
-        hint = did_you_mean(key, [place.upper() for place in places], what="arguments") or f"write {usual}"
+        message = f"{function} has no argument {key.upper()}"
+        hint = did_you_mean(key, [parameter.upper() for parameter in parameters], what="arguments") or f"write {usual}"
     return make("WINDOW_ARGUMENTS", message=message, hint=hint, span=span_of(argument))
 
 
-def _window(node: exp.Expr, name: str, given: dict[str, exp.Expr]) -> WindowCall:
+def _window(node: exp.Expr, name: str, arguments: dict[str, exp.Expr]) -> WindowCall:
     kind: Kind = _KINDS.get(name) or name  # type: ignore[assignment]
-    slide = given.get("slide", given.get("step"))
+    slide = arguments.get("slide", arguments.get("step"))
     if name == "window" and slide is not None:
         kind = "hop"
-    size = given.get("size", given.get("gap"))
+    size = arguments.get("size", arguments.get("gap"))
     assert size is not None
     return WindowCall(
-        kind, usage(name, False).partition("(")[0], given["timecol"], size, slide, given.get("offset"), span_of(node)
+        kind,
+        usage(name, False).partition("(")[0],
+        arguments["timecol"],
+        size,
+        slide,
+        arguments.get("offset"),
+        span_of(node),
     )
 
 
 def _relation(argument: exp.Expr) -> exp.Expr:
     """The relation that an argument names: a table, a subquery, or another window over one."""
-    found = call(argument) if isinstance(argument, exp.Anonymous) else None
-    if found is not None and found.name == "table" and len(found.args) == 1:
-        return _relation(found.args[0])
-    if found is not None and found.name in RELATION_WINDOWS:
-        return normalised_table(exp.Table(this=argument.copy()))
+    function = call(argument) if isinstance(argument, exp.Anonymous) else None
+    if function is not None and function.name == "table" and len(function.args) == 1:
+        return _relation(function.args[0])
+    if function is not None and function.name in RELATION_WINDOWS:
+        return unwrap_window(exp.Table(this=argument.copy()))
     if isinstance(argument, exp.Column):
         parts = [part.copy() for part in argument.parts]
         return exp.Table(this=parts[-1], db=parts[-2] if len(parts) > 1 else None)

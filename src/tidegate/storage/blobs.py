@@ -6,10 +6,14 @@ import struct
 import uuid
 from pathlib import Path
 
+import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from tidegate.core.files import replacing
 from tidegate.core.records import Malformed
+from tidegate.storage import container
+from tidegate.storage.documents import checked_read
+from tidegate.storage.objects import Storage
 
 HEAD = struct.Struct("<4sQ")
 MAGIC = b"TGB2"
@@ -21,7 +25,7 @@ def sealed(payload: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
 
 
 def unsealed(data: bytes) -> memoryview:
-    """The payload of a blob's file; Malformed if it is not what was written."""
+    """The payload of a blob's file; Malformed if its checksum does not match."""
     if len(data) < HEAD.size:
         raise Malformed("it is empty" if not data else "it is cut off")
     magic, checksum = HEAD.unpack_from(data)
@@ -31,6 +35,17 @@ def unsealed(data: bytes) -> memoryview:
     if checksum != xxh3_64_intdigest(payload):
         raise Malformed("its checksum is wrong")
     return payload
+
+
+def decode_rows(data: bytes) -> pa.Table:
+    """The rows of a blob's file; ValueError if it is damaged."""
+    return container.decode(unsealed(data))
+
+
+def read_rows(storage: Storage, name: str) -> pa.Table:
+    """The rows of a blob or snapshot; FOLDER_DAMAGED if it is missing or damaged."""
+    rows: pa.Table = checked_read(storage, name, decode_rows)
+    return rows
 
 
 def write_blob(payload: bytes | memoryview, folder: Path) -> str:

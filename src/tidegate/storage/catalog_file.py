@@ -1,4 +1,4 @@
-"""The catalog as a file: what was created, in order, with the SQL that made it."""
+"""The catalog as a file: all relations in the order of creation, with their SQL."""
 
 from __future__ import annotations
 

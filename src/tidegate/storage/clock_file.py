@@ -35,10 +35,10 @@ def document(storage: Storage) -> Document[ClockRecord]:
 
 
 def read_clock(folder: Path) -> dict[str, Any]:
-    """The clock of a data folder; `next` is there only if it is set."""
+    """The clock of a data folder; the key `next` exists only if it is set."""
     record = document(LocalStorage(folder)).read()
-    found = {each.name: getattr(record, each.name) for each in fields(record)}
-    return found if record.next is not None else {name: value for name, value in found.items() if name != "next"}
+    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    return values if record.next is not None else {name: value for name, value in values.items() if name != "next"}
 
 
 def write_clock(folder: Path, clock: Mapping[str, Any]) -> None:

@@ -94,7 +94,7 @@ def read_header(storage: Storage, name: str) -> Any:
 
 
 def read(storage: Storage, name: str, only: set[str] | None = None) -> tuple[Any, list[Part]]:
-    """The header and the parts, or those of the given names; FOLDER_DAMAGED if what is read is not what was written."""
+    """The header and the parts, or those of the given names; FOLDER_DAMAGED if a checksum does not match."""
     try:
         return parse(storage.read(name), only)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def read(storage: Storage, name: str, only: set[str] | None = None) -> tuple[Any
 
 
 def parse(data: bytes, only: set[str] | None = None) -> tuple[Any, list[Part]]:
-    """The header and the parts of a container's bytes; Malformed if they are not what was written."""
+    """The header and the parts of a container's bytes; Malformed if they are damaged."""
     start = _head_length(data)
     index = _index(data)
     _check_size(index, start, len(data))

@@ -1,4 +1,4 @@
-"""JSON files with a checksum and an explicit schema, and the error for those that are not as they were written."""
+"""JSON files with a checksum and an explicit schema, and the error for damaged files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISSING = "it is missing"
 
 
 def damaged(location: str, reason: object) -> errors.Error:
-    """The error for a file of a data folder that is missing, or is not as it was written."""
+    """The error for a file of a data folder that is missing or damaged."""
     return errors.make("FOLDER_DAMAGED", file=location, reason=reason)
 
 
@@ -32,7 +32,7 @@ class Document(Generic[T]):
     codec: Codec = Codec()  # noqa: RUF009 - immutable
 
     def read(self) -> T:
-        """What was written last; FOLDER_DAMAGED if it is missing or damaged."""
+        """The record that was written last; FOLDER_DAMAGED if it is missing or damaged."""
         try:
             return self.parse(self.storage.read(self.name))
         except FileNotFoundError:
@@ -41,7 +41,7 @@ class Document(Generic[T]):
             raise damaged(self.storage.location(self.name), problem) from None
 
     def parse(self, data: bytes) -> T:
-        """The record in the bytes of a file; ValueError if they are not what was written."""
+        """The record in the bytes of a file; ValueError if they are damaged."""
         return self.codec.decode(self.record, json.loads(unseal(self.kind, data)))
 
     def write(self, record: T) -> None:
@@ -52,7 +52,7 @@ class Document(Generic[T]):
         return seal(self.kind, json.dumps(self.codec.encode(record), ensure_ascii=False, indent=1).encode())
 
     def update(self, change: Callable[[T], T]) -> None:
-        """Replaces the record by one made of it."""
+        """Replace the record by `change(record)`."""
         self.write(change(self.read()))
 
     def exists(self) -> bool:
@@ -60,7 +60,7 @@ class Document(Generic[T]):
 
 
 def checked_read(storage: Storage, name: str, parse: Callable[[bytes], Any]) -> Any:
-    """What `parse` makes of a file; FOLDER_DAMAGED if the file is missing or `parse` raises ValueError."""
+    """Read and parse a file; FOLDER_DAMAGED if it is missing or `parse` raises ValueError."""
     try:
         return parse(storage.read(name))
     except FileNotFoundError:

@@ -23,7 +23,7 @@ MARKER = "tidegate.json"
 
 @dataclass(frozen=True)
 class Marker:
-    """What makes a folder a data folder. `id` tells this database from any other, wherever its folder is moved to."""
+    """The file that makes a folder a data folder. `id` identifies the database, even after its folder is moved."""
 
     format: int
     id: str
@@ -31,13 +31,13 @@ class Marker:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is pinned at the first run. `partitions`: the number of shuffle partitions, by which state is laid out."""
+    """Settings that the first run fixes. `partitions`: the number of shuffle partitions, by which state is laid out."""
 
     partitions: int | None
 
 
 class Folder:
-    """Where things are in a data folder, its version and its lock."""
+    """The paths in a data folder, its version and its lock."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -89,11 +89,11 @@ class Folder:
 
     @cached_property
     def id(self) -> str:
-        """What tells this database from any other."""
+        """The identity of this database."""
         return self.marker.read().id
 
     def exists(self) -> bool:
-        """True if this is a data folder, or what is left of one."""
+        """True if this is a data folder, or the remains of one."""
         return self.marker.exists() or self._has_remains()
 
     def open(self, read_only: bool = False) -> None:
@@ -118,18 +118,18 @@ class Folder:
 
     def check_format(self) -> None:
         """Raises FOLDER_VERSION for a folder of another format, FOLDER_DAMAGED if the marker cannot be read."""
-        found = self._format_1() or self.marker.read().format
-        if found != FORMAT:
-            raise errors.make("FOLDER_VERSION", folder=str(self.root), found=found, expected=FORMAT)
+        number = self._format_1() or self.marker.read().format
+        if number != FORMAT:
+            raise errors.make("FOLDER_VERSION", folder=str(self.root), found=number, expected=FORMAT)
 
     def _format_1(self) -> int | None:
-        """The first format had no checksums: its marker was plain JSON."""
+        """The format in a marker of the first format, which was plain JSON without a checksum; else None."""
         try:
             document: Any = json.loads(self.storage.read(MARKER))
         except (FileNotFoundError, ValueError):
             return None
-        found = document.get("format") if isinstance(document, dict) else None
-        return found if isinstance(found, int) else None
+        number = document.get("format") if isinstance(document, dict) else None
+        return number if isinstance(number, int) else None
 
     def _create(self) -> None:
         """Writes every file that a data folder always has, the marker last: so a file that is missing beside a marker

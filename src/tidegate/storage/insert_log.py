@@ -1,26 +1,22 @@
 """The insert log: what users insert, durable before the call returns, read by Spark as a stream, exactly once.
 
 One file per entry, numbered from 0; an entry may hold rows of several relations and is always read whole, so it is
-atomic. `HEAD` holds the number of entries; it is only a hint for readers: the files are the truth. *Marks* are what
-whoever appends wants to find again, such as the position of a capture: each entry carries all of them, so they are as
-durable as the rows that they belong to.
+atomic. `HEAD` holds the number of entries; it is only a hint for readers: the files are the truth. *Marks* are
+values that a writer stores with its rows, such as the position of a capture: each entry carries all of them, so they
+are as durable as the rows.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh32_hexdigest
 
-from tidegate.catalog.bus import BUS, TIME
 from tidegate.core.failpoints import failpoint
 from tidegate.core.records import Codec
 from tidegate.storage import container
@@ -35,8 +31,8 @@ CODEC = Codec()
 
 @dataclass(frozen=True)
 class EntryHeader:
-    """What an entry says beside its rows: watermarks that a feeder set, by column; rows that could not be read; the
-    step whose late rows it holds; the marks of everyone who appends."""
+    """An entry without its rows: watermarks that a writer set, by column; rows that could not be read; the step whose
+    late rows it holds; the marks of all writers."""
 
     advance: Mapping[str, int | float | str] = field(default_factory=dict)
     errors: tuple[RejectedRow, ...] = ()
@@ -50,11 +46,11 @@ class InsertLog:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.lock = threading.RLock()
-        self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
+        self.complete: Callable[[str, pa.Table], pa.Table] = lambda _, rows: rows
         self._marks: dict[str, Any] | None = None
 
     def open_for_writing(self) -> None:
-        """Recovers the head after a crash: an entry that was renamed into place counts."""
+        """Recover the head after a crash: an entry whose file exists counts."""
         self._marks = None
         self._publish(self._head_of_files())
 
@@ -74,7 +70,7 @@ class InsertLog:
             raise self._missing(numbers[-1] + 1)
 
     def head(self) -> int:
-        """The number of entries so far: the number the next one gets."""
+        """The number of entries so far, which is the number of the next one."""
         published = self._published()
         return self._head_of_files() if published is None else published
 
@@ -84,16 +80,16 @@ class InsertLog:
         header: EntryHeader | None = None,
         marks: Mapping[str, Any] | None = None,
     ) -> int:
-        """Appends one entry of (relation, rows, weight) parts in order, durably; returns its number. Events get their
-        time here, so that no event is behind one that could be read before it."""
+        """Appends one entry of (relation, rows, weight) parts in order, durably; returns its number. Missing values are
+        filled in here, under the lock: no event gets an earlier time than one that could be read before it."""
         with self.lock:
-            number, given = self.head(), header or EntryHeader()
-            known = {**self.marks(), **(marks or {})}
-            document = CODEC.encode(EntryHeader(given.advance, given.errors, given.late_of, known))
-            stamped = [Part(name, self._stamped(name, table), weight) for name, table, weight in parts]
-            if not self._storage.put_if_absent(_name(number), *container.encode_all(document, stamped)):
+            number, own = self.head(), header or EntryHeader()
+            all_marks = {**self.marks(), **(marks or {})}
+            document = CODEC.encode(EntryHeader(own.advance, own.errors, own.late_of, all_marks))
+            completed = [Part(name, self.complete(name, table), weight) for name, table, weight in parts]
+            if not self._storage.put_if_absent(_name(number), *container.encode_all(document, completed)):
                 raise damaged(self._storage.location(HEAD), f"entry {number} is there already")
-            self._marks = known
+            self._marks = all_marks
             failpoint("insert_log.entry_written")
             self._publish(number + 1)
             return number
@@ -106,22 +102,6 @@ class InsertLog:
                 self._marks = {} if newest is None else dict(self.header(newest).marks)
             return self._marks
 
-    def _stamped(self, relation: str, rows: pa.Table) -> pa.Table:
-        """Events with an id, an operation and a time."""
-        if relation != BUS or not rows.num_rows:
-            return rows
-        time_type = rows.schema.field(TIME).type
-        filled = {
-            "id": pa.array([str(uuid.uuid4()) for _ in range(rows.num_rows)]) if rows.column("id").null_count else None,
-            "operation": "INSERT",
-            TIME: pa.scalar(self.clock(), pa.int64()).cast(time_type),
-        }
-        for name, value in filled.items():
-            if value is not None and rows.column(name).null_count:
-                place = rows.schema.get_field_index(name)
-                rows = rows.set_column(place, rows.schema.field(name), pc.coalesce(rows.column(name), value))
-        return rows
-
     def header(self, number: int) -> EntryHeader:
         """The header of an entry, without its rows."""
         return self._decoded(number, container.read_header(self._storage, _name(number)))
@@ -133,10 +113,10 @@ class InsertLog:
 
     def size(self, number: int) -> int:
         """The number of bytes of an entry."""
-        found = self._storage.size(_name(number))
-        if found is None:
+        size = self._storage.size(_name(number))
+        if size is None:
             raise self._missing(number)
-        return found
+        return size
 
     def entries(
         self, start: int, end: int, only: set[str] | None = None
@@ -147,17 +127,17 @@ class InsertLog:
             yield number, header, parts
 
     def forget(self, before: int) -> None:
-        """Removes entries that are processed and no longer wanted; the newest stays, for its marks."""
+        """Remove entries before one; the newest stays, for its marks."""
         for number in sorted(self.numbers()):
             if number < min(before, self.head() - 1):
                 self._storage.delete(_name(number))
 
     def first(self) -> int:
-        """The oldest entry still kept (the head if none is)."""
+        """The oldest entry (the head if there is none)."""
         return min(self.numbers(), default=self.head())
 
     def numbers(self) -> list[int]:
-        """The numbers of all entries that are kept, in no order."""
+        """The numbers of all entries, in no order."""
         return [int(name) for name in self._storage.list("") if name.isdigit()]
 
     def _decoded(self, number: int, document: Any) -> EntryHeader:

@@ -3,11 +3,8 @@ what killed processes left behind."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
-import struct
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +14,8 @@ import pyarrow as pa
 from tidegate import errors
 from tidegate.core.files import is_temporary
 from tidegate.storage import blobs, container
-from tidegate.storage.documents import MISSING
 from tidegate.storage.folder import Folder
-from tidegate.storage.generations import GenerationFiles, checkpoint_problems
+from tidegate.storage.generations import GenerationFiles
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.objects import LocalStorage
 from tidegate.storage.step_log import StepLog
@@ -27,7 +23,6 @@ from tidegate.storage.step_log import StepLog
 RESTORE = "restore the data folder from a backup, or begin a new one"
 LOOKS = 3
 LEFTOVER = "the next process that opens the folder for writing removes it"
-CRC_HEAD = struct.Struct(">4sI")
 
 
 @dataclass(frozen=True)
@@ -76,11 +71,11 @@ def remove_leftovers(folder: Folder, log: StepLog) -> None:
 
 def leftovers(folder: Folder, log: StepLog) -> Iterator[Path]:
     """The files that nothing refers to."""
-    known = {folder.root / name for name in log.referenced()} | {folder.views / "relations.json"}
+    referenced = {folder.root / name for name in log.referenced()} | {folder.views / "relations.json"}
     for home in (folder.root, folder.inserts, folder.steps, folder.generations):
         yield from (path for path in _files(home) if is_temporary(path.name))
     for home in (folder.blobs, folder.views):
-        yield from (path for path in _files(home) if path not in known)
+        yield from (path for path in _files(home) if path not in referenced)
     compacted = log.oldest()
     yield from (path for path in _files(folder.steps) if path.name.isdigit() and int(path.name) <= compacted)
 
@@ -99,7 +94,7 @@ class FolderCheck:
         try:
             self._folder.check_format()
         except errors.Error as problem:
-            self._found(problem)
+            self._add_problem(problem)
             if problem.code == "FOLDER_VERSION":
                 return self
         for document, _ in self._folder.initial_documents():
@@ -107,8 +102,8 @@ class FolderCheck:
         self._check_references()
         self._check_parts(self._folder.inserts, container.parse)
         self._check_parts(self._folder.steps, container.parse)
-        self._check_parts(self._folder.blobs, _parse_blob)
-        self._check_parts(self._folder.views, _parse_blob, skip="relations.json")
+        self._check_parts(self._folder.blobs, blobs.decode_rows)
+        self._check_parts(self._folder.views, blobs.decode_rows, skip="relations.json")
         self._check_generations()
         self._check_permissions()
         return self
@@ -135,9 +130,10 @@ class FolderCheck:
             record = generations.record(number)
             if record.exists():
                 self._try(record.read)
-            for path, problem in checkpoint_problems(generations.checkpoint(number)):
+            checkpoint = generations.checkpoint(number)
+            for path, problem in checkpoint.problems():
                 self._add(str(path), problem)
-            for path, reason in hadoop_problems(generations.checkpoint(number)):
+            for path, reason in checkpoint.checksums():
                 self.files += 1
                 if reason is not None:
                     self._add(str(path), reason)
@@ -151,7 +147,7 @@ class FolderCheck:
             for path in sorted(self._leftovers):
                 self.findings.append(Finding(str(path), "nothing refers to it", LEFTOVER, damage=False))
         except errors.Error as problem:
-            self._found(problem)
+            self._add_problem(problem)
 
     def _check_permissions(self) -> None:
         """Everything is below the root, so nobody else can read it if the root is closed to them."""
@@ -164,44 +160,15 @@ class FolderCheck:
         try:
             read()
         except errors.Error as problem:
-            self._found(problem)
+            self._add_problem(problem)
 
-    def _found(self, problem: errors.Error) -> None:
+    def _add_problem(self, problem: errors.Error) -> None:
         file, separator, reason = problem.message.partition(" is damaged: ")
         self._add(file if separator else str(self._folder.root), reason if separator else problem.message, problem.hint)
 
     def _add(self, file: str, problem: str, advice: str | None = None) -> None:
         if all((each.file, each.problem) != (file, problem) for each in self.findings):
             self.findings.append(Finding(file, problem, advice or RESTORE))
-
-
-def hadoop_problems(checkpoint: Path) -> Iterator[tuple[Path, str | None]]:
-    """Every file of Spark's checkpoint that has a checksum beside it (`.name.crc`), with what is wrong, if something
-    is."""
-    for home, _, names in os.walk(checkpoint):
-        for name in sorted(names):
-            if name.startswith(".") and name.endswith(".crc"):
-                path = Path(home, name[1:].removesuffix(".crc"))
-                try:
-                    yield path, None if _crc_matches(path, Path(home, name)) else "its checksum is wrong"
-                except FileNotFoundError:
-                    if Path(home, name).exists():
-                        yield path, MISSING
-
-
-def _crc_matches(path: Path, checksums: Path) -> bool:
-    stored, data = checksums.read_bytes(), path.read_bytes()
-    if len(stored) < CRC_HEAD.size:
-        return False
-    magic, chunk = CRC_HEAD.unpack_from(stored)
-    if magic != b"crc\0" or not chunk:
-        return False
-    found = b"".join(zlib.crc32(data[at : at + chunk]).to_bytes(4, "big") for at in range(0, len(data), chunk))
-    return found == stored[CRC_HEAD.size :]
-
-
-def _parse_blob(data: bytes) -> None:
-    container.decode(blobs.unsealed(data))
 
 
 def _files(home: Path) -> list[Path]:

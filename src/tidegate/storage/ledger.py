@@ -1,10 +1,10 @@
-"""What a data folder remembers beside the catalog: when relations were created, which statements of a script were
+"""What a data folder records beside the catalog: when relations were created, which statements of a script were
 applied, and settings."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +30,22 @@ class Creation(NamedTuple):
 
     step: int
     entry: int
+
+
+class ScriptStatement(NamedTuple):
+    """A statement of a script. `origin` names the script; texts that differ in blanks only have the same digest."""
+
+    origin: str
+    digest: str
+
+    @classmethod
+    def of(cls, origin: str, text: str) -> ScriptStatement:
+        return cls(origin, digest_of(text))
+
+    @property
+    def mark(self) -> str:
+        """The mark of the insert log that names the newest data change of this script."""
+        return f"script:{self.origin}"
 
 
 class Declared(NamedTuple):
@@ -65,7 +81,7 @@ class Ledger:
         self._document = document(storage)
 
     def created(self, relation: str, step: int, entry: int) -> None:
-        """A relation begins after this step and with this entry of the insert log."""
+        """Record that a relation begins after this step and with this entry of the insert log."""
         self._document.update(
             lambda old: replace(
                 old,
@@ -74,25 +90,32 @@ class Ledger:
             )
         )
 
-    def dropped(self, relation: str) -> None:
+    def dropped(self, relations: Collection[str], script: ScriptStatement | None = None) -> None:
+        """Record that relations were dropped. A DROP of a script is recorded as applied in the same write."""
         self._document.update(
             lambda old: replace(
-                old, created=_without(old.created, relation), refreshed=_without(old.refreshed, relation)
+                old if script is None else _with_applied(old, script),
+                created=_without(old.created, *relations),
+                refreshed=_without(old.refreshed, *relations),
             )
         )
 
-    def refreshed(self, relation: str, entry: int, time_us: int, refused: str) -> None:
-        """A table's whole content was read, and is in this entry of the insert log. `refused` stands for the rows that
-        could not be read."""
-        known = self._read().refreshed.get(relation)
-        found = Refresh(entry if known is None else known.entry, time_us, refused)
-        self._document.update(lambda old: replace(old, refreshed={**old.refreshed, relation: found}))
+    def remembers(self, relation: str) -> bool:
+        """True if a relation was created, and the ledger does not know that it was dropped."""
+        return relation.casefold() in map(str.casefold, self._read().created)
+
+    def refreshed(self, relation: str, entry: int, time_us: int, rejected_digest: str) -> None:
+        """Record that a table's whole content was read into this entry of the insert log. `rejected_digest`: that of
+        the rows that could not be read."""
+        earlier = self._read().refreshed.get(relation)
+        refresh = Refresh(entry if earlier is None else earlier.entry, time_us, rejected_digest)
+        self._document.update(lambda old: replace(old, refreshed={**old.refreshed, relation: refresh}))
 
     def refreshes(self) -> dict[str, Refresh]:
-        """What is known of each table that is read as a whole."""
+        """The refreshes of each table that is read as a whole."""
         return dict(self._read().refreshed)
 
-    def begun(self) -> dict[str, int]:
+    def start_steps(self) -> dict[str, int]:
         """The step after which each relation begins."""
         return {relation: creation.step for relation, creation in self._read().created.items()}
 
@@ -100,13 +123,14 @@ class Ledger:
         """The first entry of the insert log that counts for each relation."""
         return {relation: creation.entry for relation, creation in self._read().created.items()}
 
-    def applied(self, origin: str, statement: str) -> bool:
-        return _digest(statement) in self._read().applied.get(origin, ())
+    def applied(self, statement: ScriptStatement) -> bool:
+        """True if a statement of a script was applied."""
+        return statement.digest in self._read().applied.get(statement.origin, ())
 
-    def record(self, origin: str, statement: str) -> None:
-        """A statement of a script was applied."""
-        digests = (*self._read().applied.get(origin, ()), _digest(statement))
-        self._document.update(lambda old: replace(old, applied={**old.applied, origin: digests}))
+    def record(self, statement: ScriptStatement) -> None:
+        """Record that a statement of a script was applied."""
+        if not self.applied(statement):
+            self._document.update(lambda old: _with_applied(old, statement))
         failpoint("ledger.written")
 
     def setting(self, name: str) -> str | None:
@@ -116,9 +140,10 @@ class Ledger:
         self._document.update(lambda old: replace(old, settings={**old.settings, name: value}))
 
     def expect_lateness(self, view: str, note: TimeNote) -> None:
-        """LATENESS of a view that does not exist yet."""
+        """Record the LATENESS of a view that does not exist yet."""
         name = view.casefold()
-        notes = (*self._read().lateness.get(name, ()), Declared(note.column, note.kind, note.sql))
+        others = (each for each in self._read().lateness.get(name, ()) if each.column != note.column)
+        notes = (*others, Declared(note.column, note.kind, note.sql))
         self._document.update(lambda old: replace(old, lateness={**old.lateness, name: notes}))
 
     def expected_lateness(self, view: str) -> tuple[TimeNote, ...]:
@@ -132,10 +157,15 @@ class Ledger:
         return self._document.read()
 
 
-def _without(items: Mapping[str, V], name: str) -> dict[str, V]:
-    return {key: value for key, value in items.items() if key != name}
+def _with_applied(record: LedgerRecord, statement: ScriptStatement) -> LedgerRecord:
+    digests = (*record.applied.get(statement.origin, ()), statement.digest)
+    return replace(record, applied={**record.applied, statement.origin: digests})
 
 
-def _digest(statement: str) -> str:
-    """The same for two texts that differ in blanks only."""
+def _without(items: Mapping[str, V], *names: str) -> dict[str, V]:
+    return {key: value for key, value in items.items() if key not in names}
+
+
+def digest_of(statement: str) -> str:
+    """A digest of a text that does not depend on whitespace."""
     return hashlib.sha256(" ".join(statement.split()).encode()).hexdigest()[:24]

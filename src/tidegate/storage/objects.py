@@ -1,4 +1,4 @@
-"""The one interface between Tidegate and the place where a data folder is stored."""
+"""The one interface between Tidegate and the storage of a data folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Storage(Protocol):
     """Whole objects under names such as `steps/000000000001`. What `put` has returned from survives a crash."""
 
     def put(self, name: str, *data: Data, durable: bool = True) -> None:
-        """Writes or replaces an object, all of it or nothing. Not `durable`: a crash may take it back."""
+        """Write or replace an object atomically. Not `durable`: a crash may lose it."""
         ...
 
     def put_if_absent(self, name: str, *data: Data) -> bool:
@@ -37,7 +37,7 @@ class Storage(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Removes an object if it is there."""
+        """Remove an object if it exists."""
         ...
 
     def size(self, name: str) -> int | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.core.columns import WEIGHT
 from tidegate.core.records import Codec
 from tidegate.core.render import json_row
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CODEC = Codec()
 
@@ -116,20 +117,20 @@ class StepHeader:
 
     def late_per_relation(self) -> Counter[str]:
         """The number of late rows of each view, or relation, that dropped them."""
-        found = Counter(row.view or row.relation for row in self.late)
+        counts = Counter(row.view or row.relation for row in self.late)
         for file in self.late_files:
             owners = file.views or (file.relation,)
-            found.update(dict.fromkeys(owners, file.count // len(owners)))
-        return found
+            counts.update(dict.fromkeys(owners, file.count // len(owners)))
+        return counts
 
     def changes_per_relation(self) -> dict[str, Changed]:
         """The changes of each relation that changed, in the step's file and in files of workers."""
-        found: dict[str, Changed] = {}
+        totals: dict[str, Changed] = {}
         every: tuple[Changes, ...] = (*self.changes, *self.files)
         for each in every:
-            rows, net = found.get(each.relation, (0, 0))
-            found[each.relation] = Changed(rows + each.rows, net + each.net)
-        return found
+            rows, net = totals.get(each.relation, (0, 0))
+            totals[each.relation] = Changed(rows + each.rows, net + each.net)
+        return totals
 
     def changed(self, relation: str) -> Changed:
         """The changes of one relation."""
@@ -157,9 +158,12 @@ def late_rows(
     rows: pl.DataFrame, relation: str, views: tuple[str, ...], column: str, watermark: str | None
 ) -> Iterator[LateRow]:
     """One record per late row and view that dropped it."""
-    names = [name for name in rows.columns if name != WEIGHT]
-    for row in rows.iter_rows(named=True):
-        text = json_row({name: row[name] for name in names})
-        op = "+I" if row[WEIGHT] > 0 else "-D"
-        for view in (views or (None,)) * abs(row[WEIGHT]):
+    for text, weight in zip(row_texts(rows.drop(WEIGHT)), rows[WEIGHT], strict=True):
+        op = "+I" if weight > 0 else "-D"
+        for view in (views or (None,)) * abs(weight):
             yield LateRow(relation, view, op, column, text, watermark)
+
+
+def row_texts(rows: pl.DataFrame) -> Iterator[str]:
+    """Rows as text, in the form of `LateRow.row`, by which late rows are recognised."""
+    return (json_row(row) for row in rows.iter_rows(named=True))

@@ -19,7 +19,7 @@ class StepIndex:
     since: Mapping[str, int]
     snapshots: Mapping[str, tuple[int, ...]]
 
-    def began(self, relation: str) -> int:
+    def start_of(self, relation: str) -> int:
         return self.since.get(relation, 0)
 
     def with_begin(self, relation: str, after: int) -> StepIndex:
@@ -30,12 +30,14 @@ class StepIndex:
         return replace(self, snapshots={**self.snapshots, relation: steps})
 
     def with_compacted(self, step: int) -> StepIndex:
-        """Without the snapshots that nobody can ask for any more: of those up to `step` the newest is enough."""
-        kept = {
-            relation: tuple(each for each in steps if each >= max((old for old in steps if old <= step), default=0))
+        """The index without obsolete snapshots: of those up to `step` only the newest is needed."""
+        snapshots = {
+            relation: tuple(
+                each for each in steps if each >= max((other for other in steps if other <= step), default=0)
+            )
             for relation, steps in self.snapshots.items()
         }
-        return replace(self, compacted=step, snapshots=kept)
+        return replace(self, compacted=step, snapshots=snapshots)
 
 
 EMPTY = StepIndex(0, {}, {})

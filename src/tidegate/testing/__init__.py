@@ -1,4 +1,4 @@
-"""Testing pipelines: spec files, the oracle, random views."""
+"""Testing pipelines: spec files, and the oracle that computes what views must contain."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegate.testing.paths import Summary, run_paths
-    from tidegate.testing.spec.files import FileResult
-
-_HOMES = {
-    "FileResult": "tidegate.testing.spec.files",
-    "Summary": "tidegate.testing.paths",
-    "run_paths": "tidegate.testing.paths",
-}
+    from tidegate.testing.spec.files import FileResult, Summary, run_paths
 
 __all__ = ["FileResult", "Summary", "run_paths"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when first used: the naive reference model in here is used where there is no Spark."""
-    if name not in _HOMES:
+    """Import on first use: parts of the oracle are also used where there is no Spark."""
+    if name not in __all__:
         raise AttributeError(f"module 'tidegate.testing' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module("tidegate.testing.spec.files"), name)

@@ -1,4 +1,4 @@
-"""The traits of one relation, taken together."""
+"""The traits of one relation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks
 
 @dataclass(frozen=True)
 class Traits:
-    """`key`: columns that tell rows apart (None: rows may repeat). `append_only`: no change ever retracts.
-    `watermarks`: the columns that have one, `lost` those that lost it. `delayed`: rows may leave when the watermark
-    moves, so they are only known not to be below the watermark of the step before. `state`: what the operator itself
-    keeps, in words. `mark`: a column that ties a row that is taken back to the one that corrects it.
-    `clocks`: columns that are PROCTIME()."""
+    """`key`: columns that identify a row (None: rows may repeat). `append_only`: no change ever retracts. `watermarks`:
+    the columns that have one, `lost` those that lost it. `delayed`: rows may be emitted when the watermark advances, so
+    they are only known not to be below the watermark of the previous step. `state`: what the operator itself stores,
+    in words. `mark`: a column that ties a retracted row to its correction. `clocks`: columns that are PROCTIME()."""
 
     key: Key
     append_only: bool
@@ -29,7 +28,7 @@ class Traits:
 
     @property
     def kind(self) -> Kind:
-        """The changelog kind of the relation when every change leaves at once."""
+        """The changelog kind of the relation if every change is emitted at once."""
         return kind.of_changes(self.append_only)
 
     def watermark(self, column: str) -> Watermark | None:

@@ -1,4 +1,4 @@
-"""Keys: the columns by which the rows of a relation differ.
+"""Keys: columns that identify the rows of a relation.
 
 `()` is the key of a relation of one row; None means that no key is known, rows may repeat.
 """
@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 Key = tuple[str, ...] | None
 
 
-def through_projection(key: Key, kept: Mapping[str, str]) -> Key:
-    """The key after a projection that keeps the columns `kept` (old name -> new name); lost with any of its columns."""
-    if key is None or not set(key) <= set(kept):
+def through_projection(key: Key, renames: Mapping[str, str]) -> Key:
+    """The key after a projection that passes the columns `renames` (old name -> new name); None if any of it is
+    dropped."""
+    if key is None or not set(key) <= set(renames):
         return None
-    return tuple(kept[column] for column in key)
+    return tuple(renames[column] for column in key)
 
 
 def of_rows(columns: Sequence[str]) -> Key:
@@ -23,7 +24,7 @@ def of_rows(columns: Sequence[str]) -> Key:
 
 
 def of_top_n(key: Key, partition: tuple[str, ...], limit: int, function: str, rank: str | None) -> Key:
-    """A top-N keeps its input's key; else the place in the partition tells rows apart, if places are not shared."""
+    """A top-N has the key of its input; without one, partition and rank identify a row if ranks are unique."""
     if key is not None:
         return key
     if function != "row_number":

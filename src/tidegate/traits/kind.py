@@ -1,6 +1,6 @@
 """Changelog kinds: append ⊂ upsert ⊂ changelog.
 
-append     rows only come
+append     rows are only inserted
 upsert     the newest row of a key replaces the older one; a deletion names its key
 changelog  weighted rows: every retraction carries the row it takes back
 """
@@ -20,7 +20,7 @@ def of_changes(append_only: bool) -> Kind:
 
 
 def of_emit(strategy: str | None, append_only: bool) -> Kind:
-    """The kind of what leaves a view under its EMIT (None: every change leaves)."""
+    """The kind of the changes that a view emits under its EMIT (None: every change)."""
     return "upsert" if strategy in ("on_update", "every") else of_changes(append_only)
 
 

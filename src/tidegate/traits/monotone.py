@@ -1,5 +1,5 @@
 """Expressions that keep order: if the arguments never go below their watermarks, the result never goes below the
-expression of the watermarks. What does is written here as data."""
+expression of the watermarks. The tables below list them."""
 
 from __future__ import annotations
 
@@ -46,49 +46,49 @@ _CONSTANT = OrderEffect(constant=True)
 _MONOTONE = OrderEffect(monotone=True)
 
 
-def watermark_of(tree: exp.Expr, type: str, lines: Mapping[str, Watermark]) -> tuple[Watermark | None, str | None]:
-    """The watermark of an expression over columns that have lines, or the text of the part that lost it. Neither if no
+def watermark_of(tree: exp.Expr, type: str, watermarks: Mapping[str, Watermark]) -> tuple[Watermark | None, str | None]:
+    """The watermark of an expression over columns with watermarks, or the text of the part that lost it. Neither if no
     column in it has one."""
     columns = {node.name for node in tree.find_all(exp.Column)}
-    if not columns & lines.keys():
+    if not columns & watermarks.keys():
         return None, None
     if isinstance(tree.unnest(), exp.Column):
-        return lines[tree.unnest().name], None
-    found = judge(tree, lines)
-    if not found.monotone:
-        return None, render(found.lost if found.lost is not None else tree)
-    used = tuple((name, lines[name]) for name in sorted(columns & lines.keys()))
-    return Expression(type, render(tree.transform(lambda node: _null_if_unknown(node, lines))), used), None
+        return watermarks[tree.unnest().name], None
+    effect = judge(tree, watermarks)
+    if not effect.monotone:
+        return None, render(effect.lost if effect.lost is not None else tree)
+    used = tuple((name, watermarks[name]) for name in sorted(columns & watermarks.keys()))
+    return Expression(type, render(tree.transform(lambda node: _null_if_unknown(node, watermarks))), used), None
 
 
-def _null_if_unknown(node: exp.Expr, lines: Mapping[str, Watermark]) -> exp.Expr:
-    """Columns without a line only stand in GREATEST, which passes over NULL."""
-    return exp.Null() if isinstance(node, exp.Column) and node.name not in lines else node
+def _null_if_unknown(node: exp.Expr, watermarks: Mapping[str, Watermark]) -> exp.Expr:
+    """Columns without a watermark occur only in GREATEST, which ignores NULL."""
+    return exp.Null() if isinstance(node, exp.Column) and node.name not in watermarks else node
 
 
-def judge(tree: exp.Expr, lines: Mapping[str, Watermark]) -> OrderEffect:
-    """What becomes of order in an expression."""
+def judge(tree: exp.Expr, watermarks: Mapping[str, Watermark]) -> OrderEffect:
+    """The effect of an expression on the order of its arguments."""
     match tree:
         case exp.Paren() | exp.Alias():
-            return judge(tree.this, lines)
+            return judge(tree.this, watermarks)
         case exp.Column():
-            return _MONOTONE if tree.name in lines else OrderEffect(lost=tree)
+            return _MONOTONE if tree.name in watermarks else OrderEffect(lost=tree)
         case exp.Literal() | exp.Interval() | exp.Null() | exp.Boolean():
             return _CONSTANT
         case exp.Neg():
-            return _CONSTANT if judge(tree.this, lines).constant else OrderEffect(lost=tree)
+            return _CONSTANT if judge(tree.this, watermarks).constant else OrderEffect(lost=tree)
         case exp.Add():
-            return _judge_sum(tree, judge(tree.left, lines), judge(tree.right, lines))
+            return _judge_sum(tree, judge(tree.left, watermarks), judge(tree.right, watermarks))
         case exp.Sub():
-            return _judge_difference(tree, judge(tree.left, lines), judge(tree.right, lines))
+            return _judge_difference(tree, judge(tree.left, watermarks), judge(tree.right, watermarks))
         case exp.Mul():
-            return _judge_product(tree, lines)
+            return _judge_product(tree, watermarks)
         case exp.Div() | exp.IntDiv():
-            left = judge(tree.left, lines)
+            left = judge(tree.left, watermarks)
             return left if left.constant or (left.monotone and _positive(tree.right)) else OrderEffect(lost=tree)
         case exp.Cast() | exp.TryCast():
-            return _judge_cast(tree, lines)
-    return _judge_call(tree, lines)
+            return _judge_cast(tree, watermarks)
+    return _judge_call(tree, watermarks)
 
 
 def _judge_sum(tree: exp.Expr, left: OrderEffect, right: OrderEffect) -> OrderEffect:
@@ -103,8 +103,8 @@ def _judge_difference(tree: exp.Expr, left: OrderEffect, right: OrderEffect) -> 
     return left if right.constant else OrderEffect(lost=tree)
 
 
-def _judge_product(tree: exp.Mul, lines: Mapping[str, Watermark]) -> OrderEffect:
-    left, right = judge(tree.left, lines), judge(tree.right, lines)
+def _judge_product(tree: exp.Mul, watermarks: Mapping[str, Watermark]) -> OrderEffect:
+    left, right = judge(tree.left, watermarks), judge(tree.right, watermarks)
     if left.constant and right.constant:
         return _CONSTANT
     if (left.monotone and _positive(tree.right)) or (right.monotone and _positive(tree.left)):
@@ -113,41 +113,41 @@ def _judge_product(tree: exp.Mul, lines: Mapping[str, Watermark]) -> OrderEffect
 
 
 def _positive(tree: exp.Expr) -> bool:
-    """A literal above zero."""
+    """True for a literal above zero."""
     tree = tree.unnest()
     return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.name) > 0
 
 
-def _judge_cast(tree: exp.Cast | exp.TryCast, lines: Mapping[str, Watermark]) -> OrderEffect:
-    inner = judge(tree.this, lines)
+def _judge_cast(tree: exp.Cast | exp.TryCast, watermarks: Mapping[str, Watermark]) -> OrderEffect:
+    inner = judge(tree.this, watermarks)
     if not inner.monotone:
         return inner if inner.constant or inner.lost is not None else OrderEffect(lost=tree)
     target = render(tree.to).lower().split("(")[0]
-    column = next((node for node in tree.this.find_all(exp.Column) if node.name in lines), None)
-    source = lines[column.name].type.split("(")[0] if column is not None else ""
+    column = next((node for node in tree.this.find_all(exp.Column) if node.name in watermarks), None)
+    source = watermarks[column.name].type.split("(")[0] if column is not None else ""
     return _MONOTONE if target in ORDERED_CASTS.get(source, ()) else OrderEffect(lost=tree)
 
 
-def _judge_call(tree: exp.Expr, lines: Mapping[str, Watermark]) -> OrderEffect:
-    found = call(tree)
-    if found is None:
+def _judge_call(tree: exp.Expr, watermarks: Mapping[str, Watermark]) -> OrderEffect:
+    function = call(tree)
+    if function is None:
         return OrderEffect(lost=tree) if any(tree.find_all(exp.Column)) else _CONSTANT
-    sides = [judge(arg, lines) for arg in found.args]
+    sides = [judge(arg, watermarks) for arg in function.args]
     if sides and all(side.constant for side in sides):
         return _CONSTANT
-    if found.name == "greatest":
+    if function.name == "greatest":
         return _MONOTONE if any(side.monotone for side in sides) else OrderEffect(lost=tree)
-    if found.name == "least":
+    if function.name == "least":
         return _MONOTONE if all(side.monotone or side.constant for side in sides) else OrderEffect(lost=tree)
-    for place, names in ((0, FIRST_ARGUMENT), (1, SECOND_ARGUMENT), (-1, LAST_ARGUMENT)):
-        if found.name in names and _only(sides, place):
+    for position, names in ((0, FIRST_ARGUMENT), (1, SECOND_ARGUMENT), (-1, LAST_ARGUMENT)):
+        if function.name in names and _only_monotone(sides, position):
             return _MONOTONE
     return OrderEffect(lost=tree)
 
 
-def _only(sides: list[OrderEffect], place: int) -> bool:
-    """True if the argument in that place is monotone and all others are constants."""
-    if not -len(sides) <= place < len(sides):
+def _only_monotone(sides: list[OrderEffect], position: int) -> bool:
+    """True if the argument at that position is monotone and all others are constants."""
+    if not -len(sides) <= position < len(sides):
         return False
-    chosen = place % len(sides)
+    chosen = position % len(sides)
     return sides[chosen].monotone and all(side.constant for number, side in enumerate(sides) if number != chosen)

@@ -1,4 +1,4 @@
-"""What an operator has to remember, in words, for EXPLAIN."""
+"""The state of an operator in words, for EXPLAIN."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def of_table(key: Sequence[str]) -> str:
 
 
 def of_aggregate(keys: Sequence[str], values: bool) -> str:
-    """`values`: some aggregate needs the values of its group, not just a running result."""
+    """`values`: some aggregate stores the values of its group, not just a running result."""
     rows = f"one row per {_named(keys)}" if keys else "one row"
     return f"{rows}, and its values" if values else rows
 
@@ -25,14 +25,14 @@ def of_set_operation() -> str:
     return "one row per distinct row of both sides"
 
 
-def of_top_n(partition: Sequence[str], kept: int, append_only: bool) -> str:
-    """Rows that can come back when others are retracted must be kept."""
-    rows = f"{kept} rows" if append_only else "every row"
-    return f"{rows} per {_named(partition)}" if partition else rows
+def of_top_n(partition: Sequence[str], rows: int, append_only: bool) -> str:
+    """Every row if others can be retracted: any of them may move up."""
+    stored = f"{rows} rows" if append_only else "every row"
+    return f"{stored} per {_named(partition)}" if partition else stored
 
 
 def of_windows(kind: str, keys: Sequence[str], values: bool, closes: bool) -> str:
-    """Windows that close are forgotten."""
+    """`closes`: the state of a window is evicted when it closes."""
     groups = ", ".join((*keys, "session" if kind == "session" else "window"))
     rows = f"one row per ({groups})" if keys else f"one row per {groups}"
     return f"{rows}{', and its values' if values else ''}{', until it closes' if closes else ''}"
@@ -46,7 +46,7 @@ def of_gate() -> str:
     return "what has not left yet"
 
 
-def of_during() -> str:
+def of_temporal_filter() -> str:
     return "rows until their time is over"
 
 
@@ -55,7 +55,7 @@ def of_join() -> str:
 
 
 def of_interval_join(times: tuple[str, str], reach: tuple[str, str]) -> str:
-    """How far the other side's frontier must have passed a row's time for it to be forgotten."""
+    """`reach`: how far the other side's watermark must have passed a row's time for the row to be evicted."""
     (left, right), (after, before) = times, reach
     return f"rows until the other side has passed {left} + {after}, {right} + {before}"
 

@@ -25,7 +25,7 @@ class Watermark:
 
     @property
     def name(self) -> str:
-        """The expression as text, by which watermarks are told apart."""
+        """The expression as text, which identifies the watermark."""
         raise NotImplementedError
 
     @property
@@ -43,7 +43,7 @@ class Watermark:
         """The declarations at inputs that move it."""
         return tuple(each for part in self.parts for each in part.declarations)
 
-    def lagged(self, micros: int) -> Watermark | None:
+    def lag_by(self, micros: int) -> Watermark | None:
         """The watermark as it would be if its inputs were that much behind; None if they are not times."""
         raise NotImplementedError
 
@@ -61,8 +61,8 @@ class DeclaredWatermark(Watermark):
 
     @property
     def name(self) -> str:
-        place = f"{self.relation}.{self.column}"
-        text = place if self.note == "watermark" else f"{self.note}({place})"
+        column = f"{self.relation}.{self.column}"
+        text = column if self.note == "watermark" else f"{self.note}({column})"
         return f"{text} - {self.lag}us" if self.lag else text
 
     @property
@@ -73,7 +73,7 @@ class DeclaredWatermark(Watermark):
     def declarations(self) -> tuple[DeclaredWatermark, ...]:
         return (self,)
 
-    def lagged(self, micros: int) -> Watermark | None:
+    def lag_by(self, micros: int) -> Watermark | None:
         if micros == 0:
             return self
         return replace(self, lag=self.lag + micros) if self.type in TIMESTAMPS else None
@@ -94,10 +94,10 @@ class Expression(Watermark):
     def parts(self) -> tuple[Watermark, ...]:
         return tuple(watermark for _, watermark in self.over)
 
-    def lagged(self, micros: int) -> Watermark | None:
-        moved = [(column, watermark.lagged(micros)) for column, watermark in self.over]
-        found = tuple((column, watermark) for column, watermark in moved if watermark is not None)
-        return replace(self, over=found) if len(found) == len(moved) else None
+    def lag_by(self, micros: int) -> Watermark | None:
+        moved = [(column, watermark.lag_by(micros)) for column, watermark in self.over]
+        over = tuple((column, watermark) for column, watermark in moved if watermark is not None)
+        return replace(self, over=over) if len(over) == len(moved) else None
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class Extreme(Watermark):
     def strict(self) -> bool:
         return (all if self.which == "min" else any)(watermark.strict for watermark in self.watermarks)
 
-    def lagged(self, micros: int) -> Watermark | None:
-        found = tuple(moved for watermark in self.watermarks if (moved := watermark.lagged(micros)) is not None)
-        if len(found) < len(self.watermarks) and (self.which == "min" or not found):
+    def lag_by(self, micros: int) -> Watermark | None:
+        lagging = tuple(moved for watermark in self.watermarks if (moved := watermark.lag_by(micros)) is not None)
+        if len(lagging) < len(self.watermarks) and (self.which == "min" or not lagging):
             return None
-        return replace(self, watermarks=found)
+        return replace(self, watermarks=lagging)
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class WindowEdge(Watermark):
     def parts(self) -> tuple[Watermark, ...]:
         return (self.watermark,)
 
-    def lagged(self, micros: int) -> Watermark | None:
-        moved = self.watermark.lagged(micros)
+    def lag_by(self, micros: int) -> Watermark | None:
+        moved = self.watermark.lag_by(micros)
         return None if moved is None else replace(self, watermark=moved)
 
 
@@ -178,43 +178,43 @@ def only(watermarks: Watermarks, columns: Sequence[str]) -> Watermarks:
     return tuple((column, watermark) for column, watermark in watermarks if column in columns)
 
 
-def shifted(watermark: Watermark, micros: int) -> Watermark | None:
+def shift(watermark: Watermark, micros: int) -> Watermark | None:
     """The watermark lowered by exactly that much; None if its type has no such amounts."""
     if micros == 0:
         return watermark
     match watermark:
         case Extreme():
-            moved = [shifted(each, micros) for each in watermark.watermarks]
-            found = tuple(each for each in moved if each is not None)
-            return replace(watermark, watermarks=found) if len(found) == len(moved) else None
+            moved = [shift(each, micros) for each in watermark.watermarks]
+            known = tuple(each for each in moved if each is not None)
+            return replace(watermark, watermarks=known) if len(known) == len(moved) else None
         case DeclaredWatermark() if watermark.type in TIMESTAMPS:
-            return watermark.lagged(micros)
+            return watermark.lag_by(micros)
     if watermark.type in TIMESTAMPS or (watermark.type == "date" and micros % DAY_US == 0):
         amount = f"{micros // DAY_US}" if watermark.type == "date" else f"INTERVAL '{micros / 1_000_000:.6f}' SECOND"
         return Expression(watermark.type, f"`x` - {amount}", (("x", watermark),))
     return None
 
 
-def lagged(watermarks: Watermarks, micros: int) -> Watermarks:
+def lag_all(watermarks: Watermarks, micros: int) -> Watermarks:
     """All of them, held back by a time; those that are not times are dropped."""
-    moved = [(column, watermark.lagged(micros)) for column, watermark in watermarks]
+    moved = [(column, watermark.lag_by(micros)) for column, watermark in watermarks]
     return tuple((column, watermark) for column, watermark in moved if watermark is not None)
 
 
 def of_union(columns: Sequence[str], sides: Sequence[Mapping[int, Watermark]]) -> Watermarks:
-    """A column of a union has a watermark when every side has one in that place; it is the smallest of them."""
+    """A column of a union has a watermark if every side has one at its position: the least of them."""
     shared = set.intersection(*(set(side) for side in sides))
-    return tuple((columns[place], least([side[place] for side in sides])) for place in sorted(shared))
+    return tuple((columns[position], least([side[position] for side in sides])) for position in sorted(shared))
 
 
 def of_intersection(columns: Sequence[str], sides: Sequence[Mapping[int, Watermark]]) -> Watermarks:
-    """A row must be on every side, so the largest watermark of any side holds."""
-    found = {
-        place: [side[place] for side in sides if place in side]
-        for place in range(len(columns))
-        if any(place in side for side in sides)
+    """A row must be on every side, so the greatest watermark of any side holds."""
+    known = {
+        position: [side[position] for side in sides if position in side]
+        for position in range(len(columns))
+        if any(position in side for side in sides)
     }
-    return tuple((columns[place], greatest(watermarks)) for place, watermarks in found.items())
+    return tuple((columns[position], greatest(watermarks)) for position, watermarks in known.items())
 
 
 def walk(watermarks: Sequence[Watermark]) -> Iterator[Watermark]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tests.model.random_views.run import MAKERS, try_seed
-from tidegate.testing.session import own_session
+from tidegate.testing.spec.files import own_session
 
 
 def main() -> int:

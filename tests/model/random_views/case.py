@@ -8,14 +8,14 @@ from typing import Any
 from tests.model.random_views.queries import Field, Query
 from tests.model.random_views.windows import WindowSelect
 from tidegate.core.types import parse_type
-from tidegate.testing.inputs import DELETE, TOMBSTONE
+from tidegate.testing.oracle.inputs import DELETE, TOMBSTONE
 from tidegate.testing.spec.values import show
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A source, a bag, or a keyed table (`key`: its first columns). `notes` are annotations of columns, by place;
-    `extra` is what else is declared."""
+    """A source, a bag, or a keyed table (`key`: its first columns). `notes` are annotations of columns, by their
+    index; `extra` is the rest of the declaration."""
 
     name: str
     fields: tuple[Field, ...]
@@ -26,8 +26,8 @@ class Relation:
 
     def sql(self) -> str:
         columns = [f"{field.name} {field.type.upper()}" for field in self.fields]
-        for place, note in self.notes:
-            columns[place] += f" {note}"
+        for index, note in self.notes:
+            columns[index] += f" {note}"
         columns += self.extra
         if self.key:
             columns.append(f"PRIMARY KEY ({', '.join(field.name for field in self.fields[: self.key])})")
@@ -73,14 +73,14 @@ class Case:
 
     def with_views(self, names: set[str]) -> Case:
         """Only these views and those that they read, and only the relations that are left to read."""
-        kept = set(names)
+        needed = set(names)
         for view in reversed(self.views):
-            if view.name in kept:
-                kept |= view.query.reads()
-        relations = tuple(relation for relation in self.relations if relation.name in kept)
+            if view.name in needed:
+                needed |= view.query.reads()
+        relations = tuple(relation for relation in self.relations if relation.name in needed)
         names_left = {"", *(relation.name for relation in relations)}
         steps = tuple(tuple(change for change in step if change.relation in names_left) for step in self.steps)
-        views = tuple(view for view in self.views if view.name in kept)
+        views = tuple(view for view in self.views if view.name in needed)
         return replace(self, relations=relations, views=views, steps=steps)
 
     def spec(self) -> str:

@@ -10,7 +10,7 @@ from tests.model.random_views.case import Case, Change, Relation, Step, View
 from tests.model.random_views.expressions import NUMBERS, TYPES, aggregate, condition, scalar
 from tests.model.random_views.queries import Field, First, Item, Query, Select, SetOperation
 from tests.model.random_views.values import random_value
-from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE
+from tidegate.testing.oracle.inputs import DELETE, INSERT, TOMBSTONE
 
 WORDS = ("UNION ALL", "UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
 DEPTH = 3
@@ -42,7 +42,7 @@ class Maker:
 
     def _relation(self, number: int) -> Relation:
         types = [self.random.choice(TYPES) for _ in range(self.random.randint(2, 4))]
-        fields = [Field(f"{string.ascii_lowercase[place]}{number}", kind) for place, kind in enumerate(types)]
+        fields = [Field(f"{string.ascii_lowercase[index]}{number}", kind) for index, kind in enumerate(types)]
         wide = [Field(one.name, one.type, wide=one.type in NUMBERS and self.random.random() < 0.2) for one in fields]
         kind = self.random.choice(("source", "bag", "bag", "keyed"))
         if kind == "keyed":
@@ -78,17 +78,17 @@ class Maker:
         where = condition(self.random, fields) if self.random.random() < 0.5 else None
         if self.random.random() < 0.55:
             return self._grouped(source, fields, where)
-        items = tuple(scalar(self.random, fields, f"c{place}") for place in range(self.random.randint(1, 4)))
+        items = tuple(scalar(self.random, fields, f"c{index}") for index in range(self.random.randint(1, 4)))
         plain = Select(source, items, where, distinct=self._can_be_distinct(items) and self.random.random() < 0.3)
         return self._limited(plain) if self.random.random() < 0.2 else plain
 
     def _grouped(self, source: str | Query, fields: tuple[Field, ...], where: str | None) -> Select:
-        keys = [scalar(self.random, fields, f"k{place}") for place in range(self.random.randint(0, 2))]
+        keys = [scalar(self.random, fields, f"k{index}") for index in range(self.random.randint(0, 2))]
         keys = [key for key in keys if not key.field.approximate]
-        items = [aggregate(self.random, fields, f"a{place}") for place in range(self.random.randint(1, 3))]
+        items = [aggregate(self.random, fields, f"a{index}") for index in range(self.random.randint(1, 3))]
         having = "COUNT(*) > 1" if self.random.random() < 0.25 else None
-        shown = [key for key in keys if self.random.random() < 0.8] + items
-        return Select(source, tuple(shown), where, tuple(key.sql for key in keys), having)
+        outputs = [key for key in keys if self.random.random() < 0.8] + items
+        return Select(source, tuple(outputs), where, tuple(key.sql for key in keys), having)
 
     def _limited(self, select: Select) -> Select:
         order = self._order(select.fields)
@@ -132,11 +132,11 @@ class Maker:
         right = self._matching(left.fields, self._origin(room))
         return SetOperation(self.random.choice(WORDS), left, right)
 
-    def _matching(self, wanted: tuple[Field, ...], source: str) -> Select:
-        """A query over `source` that has the wanted types; what it has no column for is NULL."""
+    def _matching(self, fields_needed: tuple[Field, ...], source: str) -> Select:
+        """A query over `source` with the types of `fields_needed`; NULL where `source` has no such column."""
         fields = self.known[source]
         items = []
-        for field in wanted:
+        for field in fields_needed:
             peers = [one for one in fields if one.type == field.type and not one.approximate]
             sql = self.random.choice(peers).name if peers else f"CAST(NULL AS {field.type.upper()})"
             items.append(Item(sql, field))

@@ -46,10 +46,10 @@ class Joined:
             yield replace(self, where=None)
         if self.third and not any("t." in item.sql for item in self.items):
             yield replace(self, third=None)
-        for place in range(1, len(self.on)):
-            yield replace(self, on=self.on[:place] + self.on[place + 1 :])
-        for place in range(len(self.items) if len(self.items) > 1 else 0):
-            yield replace(self, items=self.items[:place] + self.items[place + 1 :])
+        for index in range(1, len(self.on)):
+            yield replace(self, on=self.on[:index] + self.on[index + 1 :])
+        for index in range(len(self.items) if len(self.items) > 1 else 0):
+            yield replace(self, items=self.items[:index] + self.items[index + 1 :])
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class Tested:
         mine, other = self.keys
         inner = f" AND {self.where}" if self.where else ""
         if self.test.endswith("IN"):
-            said = f"l.{mine} {self.test} (SELECT r.{other} FROM {self.right} AS r WHERE true{inner})"
+            predicate = f"l.{mine} {self.test} (SELECT r.{other} FROM {self.right} AS r WHERE true{inner})"
         else:
-            said = f"{self.test} (SELECT 1 FROM {self.right} AS r WHERE r.{other} = l.{mine}{inner})"
+            predicate = f"{self.test} (SELECT 1 FROM {self.right} AS r WHERE r.{other} = l.{mine}{inner})"
         chosen = ", ".join(f"{item.sql} AS {item.field.name}" for item in self.items)
-        return f"SELECT {chosen} FROM {self.left} AS l WHERE {said}"
+        return f"SELECT {chosen} FROM {self.left} AS l WHERE {predicate}"
 
     def reads(self) -> set[str]:
         return {self.left, self.right}
@@ -106,8 +106,8 @@ class _JoinMaker(Maker):
     def _query(self, room: int) -> Query:
         choice = self.random.random()
         names = [self._origin(room) for _ in range(3)]
-        if choice < 0.5 and (found := self._joined(names)) is not None:
-            return found
+        if choice < 0.5 and (join := self._joined(names)) is not None:
+            return join
         if choice < 0.65 and (tested := self._tested(names)) is not None:
             return tested
         if choice < 0.8 and room > 1:
@@ -126,7 +126,7 @@ class _JoinMaker(Maker):
         seen = left if kind.endswith(("SEMI JOIN", "ANTI JOIN")) else left + right
         third, more = self._third(names[2], seen)
         seen = seen + more
-        items = tuple(scalar(self.random, seen, f"c{place}") for place in range(self.random.randint(1, 4)))
+        items = tuple(scalar(self.random, seen, f"c{index}") for index in range(self.random.randint(1, 4)))
         where = condition(self.random, seen) if self.random.random() < 0.3 else None
         return Joined(kind, names[0], names[1], on, items, where, third)
 
@@ -144,7 +144,7 @@ class _JoinMaker(Maker):
         if pair is None:
             return None
         seen = self._qualified(names[0], "l")
-        items = tuple(scalar(self.random, seen, f"c{place}") for place in range(self.random.randint(1, 3)))
+        items = tuple(scalar(self.random, seen, f"c{index}") for index in range(self.random.randint(1, 3)))
         inner = condition(self.random, self._qualified(names[1], "r"), 0) if self.random.random() < 0.4 else None
         test = self.random.choice(TESTS)
         return Tested(names[0], names[1], test, (pair[0].name, pair[1].name), items, inner)
@@ -164,12 +164,12 @@ class _JoinMaker(Maker):
         return self.random.choice(numbers or pairs) if pairs else None
 
     def _further(self, left: list[Field], right: list[Field]) -> list[str]:
-        """A comparison, a condition on one side, or one that cannot be taken apart."""
-        found: list[str] = []
+        """A comparison, a condition on one side, or one that cannot be split by side."""
+        conditions: list[str] = []
         if self.random.random() < 0.25 and (pair := self._pair(left, right)) is not None:
-            found.append(f"{pair[0].name} {self.random.choice(('<', '<=', '>', '<>'))} {pair[1].name}")
+            conditions.append(f"{pair[0].name} {self.random.choice(('<', '<=', '>', '<>'))} {pair[1].name}")
         if self.random.random() < 0.25:
-            found.append(condition(self.random, self.random.choice((left, right)), 0))
+            conditions.append(condition(self.random, self.random.choice((left, right)), 0))
         if self.random.random() < 0.15 and (pair := self._pair(left, right)) is not None:
-            found.append(f"coalesce({pair[0].name}, {pair[1].name}) IS NOT NULL")
-        return found
+            conditions.append(f"coalesce({pair[0].name}, {pair[1].name}) IS NOT NULL")
+        return conditions

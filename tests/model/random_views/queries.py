@@ -64,8 +64,8 @@ class Select:
             yield from (replace(self, source=one) for one in self.source.simpler() if one.fields == self.source.fields)
         yield from (replace(self, **{part: empty}) for part, empty in EMPTY.items() if getattr(self, part) != empty)
         if len(self.items) > 1:
-            for place in range(len(self.items)):
-                yield replace(self, items=self.items[:place] + self.items[place + 1 :])
+            for index in range(len(self.items)):
+                yield replace(self, items=self.items[:index] + self.items[index + 1 :])
 
 
 EMPTY: dict[str, Any] = {"where": None, "having": None, "distinct": False, "offset": 0, "limit": None}

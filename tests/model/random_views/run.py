@@ -40,11 +40,11 @@ def run(spark: Any, case: Case) -> list[Failure]:
 
 def report(case: Case, failures: list[Failure]) -> str:
     """The case as a spec file, and what failed."""
-    shown = "\n".join(failure.render() for failure in failures[:3])
-    return f"seed {case.seed} fails; the smallest case found:\n\n{case.spec()}\n{shown}"
+    reports = "\n".join(failure.render() for failure in failures[:3])
+    return f"seed {case.seed} fails; the smallest case found:\n\n{case.spec()}\n{reports}"
 
 
 def _alike(failures: list[Failure], others: list[Failure]) -> bool:
-    """Whether a smaller case fails in the same way: refused statements are not wrong answers."""
-    kinds = {failure.refused for failure in failures}
-    return any(other.refused in kinds for other in others)
+    """True if a smaller case fails in the same way: a rejected statement is not a wrong answer."""
+    kinds = {failure.rejected for failure in failures}
+    return any(other.rejected in kinds for other in others)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def shrink(case: Case, fails: Fails, seconds: float, suspects: Iterable[str] = ()) -> Case:
-    """The smallest failing case that was found in the given time; views that are suspected are tried first."""
+    """The smallest failing case found within the time limit; suspected views are tried first."""
     deadline = time.monotonic() + seconds
     for name in suspects:
         alone = case.with_views({name})
@@ -45,38 +45,38 @@ def _fewer_views(case: Case) -> Iterator[Case]:
     without = [set(part) for size in (len(last) // 2, 1) if size for part in _without_parts(last, size)]
     for names in [*alone, *without]:
         fewer = case.with_views(names)
-        if len(fewer.views) < len(case.views):
+        if 0 < len(fewer.views) < len(case.views):
             yield fewer
 
 
 def _fewer_steps(case: Case) -> Iterator[Case]:
-    yield from (replace(case, steps=kept) for kept in _without_parts(case.steps, 1))
+    yield from (replace(case, steps=rest) for rest in _without_parts(case.steps, 1))
 
 
 def _fewer_rows(case: Case) -> Iterator[Case]:
-    for place, step in enumerate(case.steps):
-        for kept in _without_parts(step, max(1, len(step) // 2)):
-            yield replace(case, steps=(*case.steps[:place], kept, *case.steps[place + 1 :]))
+    for index, step in enumerate(case.steps):
+        for rest in _without_parts(step, max(1, len(step) // 2)):
+            yield replace(case, steps=(*case.steps[:index], rest, *case.steps[index + 1 :]))
     if any(len(step) > 1 for step in case.steps):
-        for place, step in enumerate(case.steps):
-            for kept in _without_parts(step, 1):
-                yield replace(case, steps=(*case.steps[:place], kept, *case.steps[place + 1 :]))
+        for index, step in enumerate(case.steps):
+            for rest in _without_parts(step, 1):
+                yield replace(case, steps=(*case.steps[:index], rest, *case.steps[index + 1 :]))
 
 
 def _simpler_queries(case: Case) -> Iterator[Case]:
     read = {name for view in case.views for name in view.query.reads()}
-    for place, view in enumerate(case.views):
+    for index, view in enumerate(case.views):
         for query in view.query.simpler():
             if view.name in read and query.fields != view.query.fields:
                 continue
-            views = (*case.views[:place], replace(view, query=query), *case.views[place + 1 :])
+            views = (*case.views[:index], replace(view, query=query), *case.views[index + 1 :])
             yield replace(case, views=views).with_views({one.name for one in views} - read)
 
 
 def _shorter_tails(case: Case) -> Iterator[Case]:
-    for place, view in enumerate(case.views):
+    for index, view in enumerate(case.views):
         for tail in _without_parts(view.tail, 1):
-            yield replace(case, views=(*case.views[:place], replace(view, tail=tail), *case.views[place + 1 :]))
+            yield replace(case, views=(*case.views[:index], replace(view, tail=tail), *case.views[index + 1 :]))
 
 
 def _without_parts(whole: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:

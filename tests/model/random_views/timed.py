@@ -13,7 +13,7 @@ from tests.model.random_views.expressions import aggregate, condition, scalar
 from tests.model.random_views.queries import Field, Item, Query, Select
 from tests.model.random_views.values import random_value
 from tests.model.random_views.windows import SPELLINGS, WindowSelect, random_window
-from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE
+from tidegate.testing.oracle.inputs import DELETE, INSERT, TOMBSTONE
 
 TIME = "t"
 WAITING = ("ON WATERMARK", "ON WINDOW CLOSE", "FINAL")
@@ -23,7 +23,7 @@ BEGINNINGS = (datetime(2020, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 3
 
 @dataclass(frozen=True)
 class Known:
-    """What a query may read: `time` is a column with a waterline, `depth` how many views it stands on."""
+    """What a query may read: `time` is a column with a watermark, `depth` the number of views below it."""
 
     fields: tuple[Field, ...]
     time: str | None
@@ -124,16 +124,16 @@ class _Maker:
         return query, tail, None if lost else "we"
 
     def _aggregates(self, fields: Sequence[Field]) -> list[Item]:
-        return [aggregate(self.random, fields, f"a{place}") for place in range(self.random.randint(1, 2))]
+        return [aggregate(self.random, fields, f"a{index}") for index in range(self.random.randint(1, 2))]
 
     def _projected(self, source: str, time: str) -> tuple[Query, tuple[str, ...], str | None]:
         """Rows that wait for their time, or pass."""
         fields = self.known[source].fields
         others = [field for field in fields if field.name != time]
         items = [Item(time, Field("pt", "timestamp"))]
-        for place in range(self.random.randint(1, 2) if others else 0):
-            items.append(scalar(self.random, others, f"c{place}"))
-        items = [item for place, item in enumerate(items) if not place or item.field.type != "timestamp"]
+        for index in range(self.random.randint(1, 2) if others else 0):
+            items.append(scalar(self.random, others, f"c{index}"))
+        items = [item for index, item in enumerate(items) if not index or item.field.type != "timestamp"]
         where = condition(self.random, fields) if self.random.random() < 0.4 else None
         tail = self._tail(windowed=False) if self.random.random() < 0.7 else ()
         return Select(source, tuple(items), where), tail, "pt"

@@ -98,10 +98,10 @@ class WindowSelect:
         yield from [replace(self, having=None)] if self.having else []
         if self.window.offset:
             yield replace(self, window=replace(self.window, offset=0))
-        for place, item in enumerate(self.items):
+        for index, item in enumerate(self.items):
             if len(self.items) > 1 and item.sql not in ("window_start", "window_end", *self.keys):
-                yield replace(self, items=self.items[:place] + self.items[place + 1 :])
+                yield replace(self, items=self.items[:index] + self.items[index + 1 :])
         for key in self.keys:
-            kept = tuple(item for item in self.items if item.sql != key)
-            if kept:
-                yield replace(self, keys=tuple(one for one in self.keys if one != key), items=kept)
+            items_left = tuple(item for item in self.items if item.sql != key)
+            if items_left:
+                yield replace(self, keys=tuple(one for one in self.keys if one != key), items=items_left)

@@ -20,7 +20,7 @@ from tidegate.sql.statements import CreateView, Query
 
 @dataclass(frozen=True)
 class BoundSelect:
-    """What to run: Spark SQL in which every relation of ours is a temporary view (`temp_name`), and those relations."""
+    """Spark SQL in which every relation is a temporary view (`temp_name`), and the names of those relations."""
 
     sql: str
     relations: tuple[str, ...]
@@ -35,14 +35,14 @@ def temp_name(relation: str) -> str:
 
 
 def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundSelect:
-    """Resolves the relations of a query. `sources`: rows of sources are at hand too."""
-    found: dict[str, None] = {}
-    tree = _expand(_expand_windows(with_paths(query.select), catalog), catalog, found, sources, frozenset())
-    return BoundSelect(render(tree), tuple(found))
+    """Resolve the relations of a query. `sources`: rows of sources can be read too."""
+    read: dict[str, None] = {}
+    tree = _expand(_expand_windows(with_paths(query.select), catalog), catalog, read, sources, frozenset())
+    return BoundSelect(render(tree), tuple(read))
 
 
 def _expand_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
-    """The query with its windows in Spark's words."""
+    """The query with its windows as Spark SQL."""
 
     def columns(name: str) -> tuple[str, ...] | None:
         relation = catalog.find(name)
@@ -56,8 +56,8 @@ def _expand_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
     return spark_windows(select, columns, times)
 
 
-def _expand(tree: exp.Expr, catalog: Catalog, found: dict[str, None], sources: bool, ctes: frozenset[str]) -> exp.Expr:
-    """The query with relations by their temporary names, and plain views by what they are."""
+def _expand(tree: exp.Expr, catalog: Catalog, read: dict[str, None], sources: bool, ctes: frozenset[str]) -> exp.Expr:
+    """The query with relations under their temporary names, and plain views inlined. `read` collects the relations."""
     names = ctes | {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -65,32 +65,32 @@ def _expand(tree: exp.Expr, catalog: Catalog, found: dict[str, None], sources: b
         if not isinstance(node, exp.Table) or isinstance(node.this, exp.Func):
             return node
         name = relation_name(node)
-        return node if name.casefold() in names else _table(node, name, catalog, found, sources)
+        return node if name.casefold() in names else _table(node, name, catalog, read, sources)
 
     return tree.transform(replace)
 
 
 def _drop_own_clauses(node: exp.Expr) -> None:
-    """A batch has nothing to fire early, and what is looked up now is all there is."""
+    """Drop EARLY_FIRE, which has no meaning in a batch, and reject WITHIN."""
     hint = node.args.get("hint")
     if isinstance(hint, exp.Hint):
-        theirs = [each for each in hint.expressions if each.name.lower() != EARLY_FIRE]
-        node.set("hint", exp.Hint(expressions=theirs) if theirs else None)
+        others = [each for each in hint.expressions if each.name.lower() != EARLY_FIRE]
+        node.set("hint", exp.Hint(expressions=others) if others else None)
     if isinstance(node, exp.Join) and WITHIN in node.meta:
         hint_text = "write the bounds in ON: a.ts BETWEEN b.ts - INTERVAL '5' MINUTE AND b.ts + INTERVAL '5' MINUTE"
         raise make("NOT_SUPPORTED", what="WITHIN in an ad-hoc query", hint=hint_text, span=span_of(node))
 
 
-def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
+def _table(node: exp.Table, name: str, catalog: Catalog, read: dict[str, None], sources: bool) -> exp.Expr:
     relation = catalog.readable(name, span_of(node))
     alias = _alias(node, relation)
     if relation.kind == "view" and not relation.materialized:
-        return exp.Subquery(this=_view_query(relation, catalog, found, sources), alias=alias)
+        return exp.Subquery(this=_view_query(relation, catalog, read, sources), alias=alias)
     if relation.kind == "source" and not sources:
         hint = f"keep its rows: CREATE MATERIALIZED VIEW ... AS SELECT * FROM {relation.name}"
         message = f"source {relation.name} does not keep its rows"
         raise make("NOT_SUPPORTED", message=message, hint=hint, span=span_of(node))
-    found[relation.name] = None
+    read[relation.name] = None
     table = node.copy()
     table.set("version", None)
     table.set("this", exp.to_identifier(temp_name(relation.name), quoted=True))
@@ -99,20 +99,20 @@ def _table(node: exp.Table, name: str, catalog: Catalog, found: dict[str, None],
     return table
 
 
-def _view_query(relation: Relation, catalog: Catalog, found: dict[str, None], sources: bool) -> exp.Expr:
+def _view_query(relation: Relation, catalog: Catalog, read: dict[str, None], sources: bool) -> exp.Expr:
     statement = relation.statement
     assert isinstance(statement, CreateView)
     select = _expand_windows(with_paths(statement.query.select), catalog).transform(_sort_arrays)
-    inner = _expand(select, catalog, found, sources, frozenset())
+    inner = _expand(select, catalog, read, sources, frozenset())
     columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
     alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))
 
 
 def _sort_arrays(node: exp.Expr) -> exp.Expr:
-    """Arrays as a maintained view has them: ordered by value, where Spark has any order."""
-    found = call(node.this if isinstance(node, exp.Filter) else node)
-    if found is None or found.name not in ARRAYS or isinstance(node.parent, exp.Filter):
+    """Sort arrays by value, as a maintained view does; Spark's order is undefined."""
+    function = call(node.this if isinstance(node, exp.Filter) else node)
+    if function is None or function.name not in ARRAYS or isinstance(node.parent, exp.Filter):
         return node
     return exp.Anonymous(this="sort_array", expressions=[node])
 

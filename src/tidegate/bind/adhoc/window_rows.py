@@ -17,18 +17,18 @@ RELATION = "__relation"
 
 
 def rows_with_windows(relation: exp.Expr, spec: WindowSpec, time: exp.Expr, own: Sequence[str]) -> exp.Select:
-    """Each row once for each of its windows. `own` are columns that are called like a window's, and are left out.
+    """Each row once for each of its windows. `own` are columns that are named like a window's edges, and are left out.
 
-    `__place` is the row's place on the line that windows are laid on: microseconds, or months since 1970, from the
-    offset on. `__n` numbers its windows.
+    `__position` is the time of the row in the unit of the windows, microseconds or months since 1970, less the offset.
+    `__n` numbers its windows.
     """
     micros = f"(UNIX_MICROS(CAST(({render(time)}) AS TIMESTAMP)) - {spec.offset})"
-    place = _month(micros) if spec.size.months else micros
-    rows = _rows(time, own, f", {place} AS `__place`", "")
+    position = _month(micros) if spec.size.months else micros
+    rows = _rows(time, own, f", {position} AS `__position`", "")
     numbers, *edges = _windows(spec)
     start, end = (f"`__at` + ({_moment(edge, spec)} - CAST(`__at` AS TIMESTAMP))" for edge in edges)
-    return _parsed(
-        f"SELECT * EXCEPT (`__at`, `__place`, `__n`), {start} AS `window_start`, {end} AS `window_end` "
+    return _parse_over(
+        f"SELECT * EXCEPT (`__at`, `__position`, `__n`), {start} AS `window_start`, {end} AS `window_end` "
         f"FROM (SELECT *, EXPLODE({numbers}) AS `__n` FROM ({rows}))",
         relation,
     )
@@ -42,7 +42,7 @@ def rows_with_sessions(
     per: Sequence[exp.Expr],
     conditions: Sequence[exp.Expr],
 ) -> exp.Select:
-    """Each row with its session: a session begins where the row before is a gap or more away."""
+    """Each row with its session: a session begins where the previous row is at least a gap away."""
     gap = f"INTERVAL '{spec.size.micros}' MICROSECOND"
     keys = [f"`__per{number}`" for number in range(len(per))]
     added = "".join(f", {render(tree)} AS {key}" for tree, key in zip(per, keys, strict=True))
@@ -56,7 +56,7 @@ def rows_with_sessions(
     numbered = f"SELECT *, SUM(`__new`) OVER ({by}ORDER BY `__at`) AS `__session` FROM ({begun})"
     session = f"OVER (PARTITION BY {', '.join([*keys, '`__session`'])})"
     hidden = ", ".join(["`__at`", "`__new`", "`__session`", *keys])
-    return _parsed(
+    return _parse_over(
         f"SELECT * EXCEPT ({hidden}), MIN(`__at`) {session} AS `window_start`, "
         f"MAX(`__at`) {session} + {gap} AS `window_end` FROM ({numbered})",
         relation,
@@ -77,11 +77,11 @@ def _windows(spec: WindowSpec) -> tuple[str, str, str]:
     size = _units(spec.size)
     slide = _units(spec.slide) if spec.slide is not None else size
     if spec.kind == "cumulate":
-        base = f"`__place` - PMOD(`__place`, {size})"
-        numbers = f"SEQUENCE(PMOD(`__place`, {size}) DIV {slide} + 1, CAST({size // slide} AS BIGINT))"
+        base = f"`__position` - PMOD(`__position`, {size})"
+        numbers = f"SEQUENCE(PMOD(`__position`, {size}) DIV {slide} + 1, CAST({size // slide} AS BIGINT))"
         return numbers, base, f"{base} + `__n` * {slide}"
-    start = f"`__place` - PMOD(`__place`, {slide}) - `__n` * {slide}"
-    numbers = f"SEQUENCE(CAST(0 AS BIGINT), ({size - 1} - PMOD(`__place`, {slide})) DIV {slide})"
+    start = f"`__position` - PMOD(`__position`, {slide}) - `__n` * {slide}"
+    numbers = f"SEQUENCE(CAST(0 AS BIGINT), ({size - 1} - PMOD(`__position`, {slide})) DIV {slide})"
     return numbers, start, f"{start} + {size}"
 
 
@@ -95,11 +95,11 @@ def _month(micros: str) -> str:
     return f"CAST((YEAR({at}) - 1970) * 12 + MONTH({at}) - 1 AS BIGINT)"
 
 
-def _moment(place: str, spec: WindowSpec) -> str:
-    """The timestamp of a place."""
+def _moment(position: str, spec: WindowSpec) -> str:
+    """The timestamp of a position."""
     if not spec.size.months:
-        return f"TIMESTAMP_MICROS({place} + {spec.offset})"
-    begin = f"CAST(ADD_MONTHS(DATE '1970-01-01', CAST({place} AS INT)) AS TIMESTAMP)"
+        return f"TIMESTAMP_MICROS({position} + {spec.offset})"
+    begin = f"CAST(ADD_MONTHS(DATE '1970-01-01', CAST({position} AS INT)) AS TIMESTAMP)"
     return f"TIMESTAMP_MICROS(UNIX_MICROS({begin}) + {spec.offset})"
 
 
@@ -107,15 +107,15 @@ def _except(own: Sequence[str]) -> str:
     return f" EXCEPT ({', '.join(f'`{name}`' for name in own)})" if own else ""
 
 
-def _parsed(sql: str, relation: exp.Expr) -> exp.Select:
-    """The text as a tree, over the relation. Only the relation has a place in what the user wrote."""
+def _parse_over(sql: str, relation: exp.Expr) -> exp.Select:
+    """The text as a tree over the relation. Only the relation has spans in the user's text."""
     (statement,) = parse(sql).statements
     assert isinstance(statement, Select) and isinstance(statement.query.select, exp.Select)
     tree = statement.query.select
     for node in tree.walk():
         node.meta.clear()
-    place = next(table for table in tree.find_all(exp.Table) if table.name == RELATION)
-    place.replace(_named(relation))
+    placeholder = next(table for table in tree.find_all(exp.Table) if table.name == RELATION)
+    placeholder.replace(_named(relation))
     return tree
 
 

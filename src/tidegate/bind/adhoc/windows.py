@@ -1,7 +1,7 @@
 """Windows in plain Spark SQL, for queries that Spark runs as a batch: ad-hoc ones, and the oracle of the tests.
 
 Every spelling of a window becomes a subquery with the columns `window_start` and `window_end`, exact to the microsecond
-and for times before 1970. It shares the reading of spellings and sizes with the binder, not the arithmetic of kernels.
+and for times before 1970. Spellings and sizes are read as by the binder; the arithmetic is not that of the kernels.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def spark_windows(query: exp.Query, columns: Columns, times: Columns | None = No
 
 
 class _Known:
-    """What is known of relations: of the catalog, and of the query's own."""
+    """The columns of relations of the catalog and of the query's WITH and FROM."""
 
     def __init__(self, columns: Columns, times: Columns, ctes: dict[str, exp.Expr]) -> None:
         self._columns, self._times, self._ctes = columns, times, ctes
 
     def columns(self, source: exp.Expr) -> tuple[str, ...]:
-        """The names of the columns of something in FROM, as far as they can be told."""
+        """The names of the columns of an item of FROM, as far as they are known."""
         alias = source.args.get("alias")
         if isinstance(alias, exp.TableAlias) and alias.args.get("columns"):
             return tuple(each.name for each in alias.args["columns"])
@@ -56,12 +56,12 @@ class _Known:
         return self._outputs(source.this) if isinstance(source, exp.Subquery) else ()
 
     def time(self, source: exp.Expr, call: WindowCall) -> exp.Expr:
-        """The column that a window is by."""
+        """The time column of a window."""
         if call.time is not None:
             return call.time
-        found = (self._times(source.name) or ()) if isinstance(source, exp.Table) else ()
-        if len(found) == 1:
-            return exp.column(found[0], quoted=True)
+        times = (self._times(source.name) or ()) if isinstance(source, exp.Table) else ()
+        if len(times) == 1:
+            return exp.column(times[0], quoted=True)
         message = f"{call.name} does not say by which time"
         raise make("INVALID_WINDOW", message=message, hint="write EVENT TIME BY and a column", span=call.span)
 
@@ -77,23 +77,23 @@ class _Known:
 
 
 def _rewrite(select: exp.Select, known: _Known) -> exp.Select:
-    """One SELECT; those inside of it are done before."""
-    found = normalise_windows(select)
-    if found.window is None and not any(window_tables(found.select)):
+    """Rewrite one SELECT whose inner SELECTs are rewritten."""
+    normal = normalise_windows(select)
+    if normal.window is None and not any(window_tables(normal.select)):
         return select
-    result = found.select.copy() if found.select is select else found.select
+    result = normal.select.copy() if normal.select is select else normal.select
     result.meta.pop(META, None)
     for table in list(window_tables(result)):
         relation, call = table_window(table)
         names = [name for name in (table.alias, relation.alias_or_name) if name]
         table.replace(_add_windows(result, relation, call, known, names, table.args.get("alias")))
-    if found.window is not None:
-        _window_from(result, found.window, known)
+    if normal.window is not None:
+        _window_from(result, normal.window, known)
     return result
 
 
 def _window_from(select: exp.Select, call: WindowCall, known: _Known) -> None:
-    """Puts windows around what a SELECT reads."""
+    """Add the windows of a clause to the relation of FROM."""
     if select.args.get("joins"):
         message = f"{call.name} over a join cannot be run as a batch"
         hint = "join in a subquery: FROM (SELECT ... JOIN ...)"
@@ -129,7 +129,7 @@ def _add_windows(
 
 
 def _per(select: exp.Select, relation: exp.Expr, call: WindowCall, known: _Known) -> list[exp.Expr]:
-    """What sessions are per: what was said, or the other keys of GROUP BY."""
+    """The keys of sessions: their PARTITION BY, or the other keys of GROUP BY."""
     group = select.args.get("group")
     if call.partition is not None or group is None:
         return list(call.partition or ())
@@ -150,7 +150,7 @@ def _resolve_key(key: exp.Expr, select: exp.Select, own: set[str]) -> exp.Expr:
 
 
 def _own_conditions(select: exp.Select, names: Sequence[str]) -> list[exp.Expr]:
-    """The parts of WHERE that ask about rows and not about their sessions: those come first."""
+    """The parts of WHERE that read rows and not their sessions: they filter before sessions are built."""
     where = select.args.get("where")
     if where is None or select.args.get("joins"):
         return []

@@ -1,4 +1,4 @@
-"""Checks of the events that a view reads: is the event time a time, are aggregated paths numbers.
+"""Checks of the events that a view reads: its event time must be a time, aggregated paths must be numbers.
 
 Each check is a column of the subquery that stands in place of the bus, NULL for an event that passes. The plan node
 above it reports the events that fail, and drops those without an event time.
@@ -26,7 +26,7 @@ _RFC_3339 = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]
 
 @dataclass(frozen=True)
 class Check:
-    """A column that holds what is wrong with an event (NULL: nothing), and the code of that error."""
+    """A column with the error message of an event (NULL: it passes), and the code of that error."""
 
     column: str
     code: str
@@ -42,8 +42,8 @@ class EventChecks:
 
 def event_checks(query: exp.Expr) -> EventChecks | None:
     """The checks of a subquery over the bus."""
-    found = query.meta.get(META)
-    return found if isinstance(found, EventChecks) else None
+    checks = query.meta.get(META)
+    return checks if isinstance(checks, EventChecks) else None
 
 
 def with_checks(bound: Bound, checked: EventChecks, context: Context) -> Bound:
@@ -64,7 +64,7 @@ def with_checks(bound: Bound, checked: EventChecks, context: Context) -> Bound:
     return Bound(Project(plan, tuple(keep(plan, field.column) for field in fields)), fields)
 
 
-def unqualified(tree: exp.Expr) -> exp.Expr:
+def strip_qualifiers(tree: exp.Expr) -> exp.Expr:
     """A copy whose columns have no qualifier."""
     tree = tree.copy()
     for column in list(tree.find_all(exp.Column)):
@@ -75,29 +75,29 @@ def unqualified(tree: exp.Expr) -> exp.Expr:
 
 def add_checks(select: exp.Select, inner: exp.Select) -> None:
     """Add the check columns of a SELECT over the bus to the subquery that it reads."""
-    said = clauses(select)
+    own = clauses(select)
     checks: list[Check] = []
-    if said.event_time is not None:
-        text = unqualified(said.event_time)
+    if own.event_time is not None:
+        text = strip_qualifiers(own.event_time)
         time = _time(text)
         inner.append("expressions", exp.alias_(time, EVENT_TIME, quoted=True))
-        label = said.event_time.meta.get(PATH) or said.event_time.sql(dialect="spark")
-        checks.append(_check(inner, len(checks), time, f"{label} is no time: ", text, "BAD_TIME", missing=True))
+        label = own.event_time.meta.get(PATH) or own.event_time.sql(dialect="spark")
+        checks.append(_add_check(inner, len(checks), time, f"{label} is no time: ", text, "BAD_TIME", missing=True))
     seen: set[str] = set()
     for path in aggregated_paths(select):
-        plain = unqualified(path)
+        plain = strip_qualifiers(path)
         if plain.sql() not in seen:
             seen.add(plain.sql())
             label = f"{path.meta[PATH]} is no number: "
-            checks.append(_check(inner, len(checks), number(plain), label, plain, "TYPE_MISMATCH", missing=False))
+            checks.append(_add_check(inner, len(checks), number(plain), label, plain, "TYPE_MISMATCH", missing=False))
     if checks:
         inner.append("expressions", _row(inner, checks))
-    inner.meta[META] = EventChecks(EVENT_TIME if said.event_time is not None else None, tuple(checks))
+    inner.meta[META] = EventChecks(EVENT_TIME if own.event_time is not None else None, tuple(checks))
 
 
 def _time(text: exp.Expr) -> exp.Expr:
-    """A TIMESTAMP of RFC 3339 text, whose `t` and `z` may be small, NULL of anything else. A column that is a TIMESTAMP
-    is one."""
+    """The TIMESTAMP of RFC 3339 text, whose `t` and `z` may be small; NULL for other text. What is not a path is a
+    TIMESTAMP already."""
     if not is_path(text):
         return text.copy()
     fits = exp.Anonymous(
@@ -107,12 +107,12 @@ def _time(text: exp.Expr) -> exp.Expr:
     return exp.TryCast(this=capitals, to=exp.DataType.build("timestamp"))
 
 
-def _check(
-    inner: exp.Select, place: int, value: exp.Expr, label: str, text: exp.Expr, code: str, missing: bool
+def _add_check(
+    inner: exp.Select, number: int, value: exp.Expr, label: str, text: exp.Expr, code: str, missing: bool
 ) -> Check:
-    """A column with the words for a value that is not what it should be."""
-    name = f"__wrong{place}"
-    shown = exp.Anonymous(
+    """Add a column with an error message, NULL for a valid value. `missing`: NULL is invalid too."""
+    name = f"__wrong{number}"
+    excerpt = exp.Anonymous(
         this="coalesce",
         expressions=[
             exp.Anonymous(
@@ -122,17 +122,17 @@ def _check(
             exp.Literal.string("NULL"),
         ],
     )
-    words = exp.Anonymous(this="concat", expressions=[exp.Literal.string(label), shown])
-    wrong: exp.Expr = value.copy().is_(exp.null())
+    message = exp.Anonymous(this="concat", expressions=[exp.Literal.string(label), excerpt])
+    fails: exp.Expr = value.copy().is_(exp.null())
     if not missing:
-        wrong = exp.and_(text.copy().is_(exp.null()).not_(), wrong)
-    case = exp.Case(ifs=[exp.If(this=wrong, true=words)])
+        fails = exp.and_(text.copy().is_(exp.null()).not_(), fails)
+    case = exp.Case(ifs=[exp.If(this=fails, true=message)])
     inner.append("expressions", exp.alias_(case, name, quoted=True))
     return Check(name, code)
 
 
 def _row(inner: exp.Select, checks: list[Check]) -> exp.Expr:
-    """The event as JSON, if something is wrong with it."""
+    """The event as JSON if it fails a check, else NULL."""
     wrong = {alias.alias: alias.this for alias in inner.expressions if isinstance(alias, exp.Alias)}
     either = exp.or_(*(wrong[check.column].args["ifs"][0].this.copy() for check in checks), wrap=False)
     fields: list[exp.Expr] = []

@@ -1,4 +1,4 @@
-"""Paths into the JSON of events: `payload.row.region` is a value, text beside text and a number beside numbers.
+"""Paths into the JSON of events: `payload.row.region` is text, or a number if it is compared with numbers.
 
 `SUM(payload.amount)` becomes the sum of `try_variant_get(try_parse_json(payload), '$.amount', 'string')` as a DOUBLE,
 `payload.amount > 10` compares numbers, `payload.status = 'paid'` texts. Only SELECTs that read the event bus have
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from tidegate.bind.events.values import COMPARISONS, PATH, as_used, is_path, number, own_nodes, walk_own
+from tidegate.bind.events.values import COMPARISONS, PATH, convert_paths, is_path, number, own_nodes, walk_own
 from tidegate.catalog.bus import is_bus
 from tidegate.core.schema import Schema
 from tidegate.errors import make
@@ -27,27 +27,27 @@ _NO_STAR = "name the values that the view shall have: SELECT payload.row.id, pay
 
 
 Columns = Callable[[str], Schema | None]
-"""The columns of a relation; None of what is none."""
+"""The columns of a relation; None if there is no relation of that name."""
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
-_BROKEN = ("float", "double", "decimal")
+_FRACTIONAL = ("float", "double", "decimal")
 
 
 @dataclass(frozen=True)
 class Reads:
-    """How a SELECT reads the bus: the names that it has there."""
+    """The names of the bus in a SELECT."""
 
     names: frozenset[str]
 
 
 def reads_bus(select: exp.Select) -> Reads | None:
-    """How a SELECT reads the event bus; None if it does not."""
-    found = frozenset(name for table in from_tables(select) if (name := _bus_name(table)) is not None)
-    return Reads(found) if found else None
+    """The names of the event bus in a SELECT; None if it does not read the bus."""
+    names = frozenset(name for table in from_tables(select) if (name := _bus_name(table)) is not None)
+    return Reads(names) if names else None
 
 
 def from_tables(select: exp.Select) -> Iterator[exp.Table]:
-    """The relations that stand in FROM and its joins."""
+    """The relations in FROM and its joins."""
     for source in (select.args.get("from_"), *(select.args.get("joins") or ())):
         if source is not None and isinstance(source.this, exp.Table):
             yield source.this
@@ -59,10 +59,10 @@ def is_bus_table(table: exp.Table) -> bool:
 
 def windowed_bus(table: exp.Table) -> exp.Column | None:
     """The bus as the argument of a windowing function: `TUMBLE(pgcdc_events, created_at, ...)`."""
-    found = call(table.this) if isinstance(table.this, exp.Anonymous) else None
-    if found is None or found.name not in RELATION_WINDOWS:
+    function = call(table.this) if isinstance(table.this, exp.Anonymous) else None
+    if function is None or function.name not in RELATION_WINDOWS:
         return None
-    for arg in found.args:
+    for arg in function.args:
         inner = call(arg) if isinstance(arg, exp.Anonymous) else None
         tree = inner.args[0] if inner is not None and inner.name == "table" and inner.args else arg
         if isinstance(tree, exp.Column) and len(tree.parts) == 1 and is_bus(tree.name):
@@ -94,14 +94,14 @@ def replace_paths(query: exp.Query) -> None:
             _name_items(select, reads)
             for node in list(own_nodes(select)):
                 _replace_path(node, reads)
-            said = clauses(select)
-            if said.event_time is not None and (path := path_tree(said.event_time, reads)) is not None:
-                select.meta[META] = replace(said, event_time=path)
-            as_used(select)
+            own = clauses(select)
+            if own.event_time is not None and (path := path_tree(own.event_time, reads)) is not None:
+                select.meta[META] = replace(own, event_time=path)
+            convert_paths(select)
 
 
 def _name_items(select: exp.Select, reads: Reads) -> None:
-    """What is selected keeps the name that it would have if the path were a column."""
+    """Alias selected paths, so that they keep the names that they would have as columns."""
     items = []
     for item in select.expressions:
         steps = path_steps(item, reads)
@@ -125,7 +125,8 @@ def _has_path(tree: exp.Expr, reads: Reads) -> bool:
 
 
 def path_steps(node: exp.Expr, reads: Reads) -> list[str | int] | None:
-    """The document and the steps into it that a node says: `b.payload.items[0].sku` -> payload, items, 0, sku."""
+    """The document and the steps of a path: `b.payload.items[0].sku` -> payload, items, 0, sku. None for other
+    nodes."""
     match node:
         case exp.Column():
             names: list[str | int] = [part.name for part in node.parts]
@@ -142,7 +143,7 @@ def path_steps(node: exp.Expr, reads: Reads) -> list[str | int] | None:
 
 
 def _document(node: exp.Expr, reads: Reads) -> exp.Column:
-    """The column that a path goes into, with its qualifier."""
+    """The document column of a path, with its qualifier."""
     while not isinstance(node, exp.Column):
         node = node.this
     parts = node.parts
@@ -160,15 +161,15 @@ def _replace_path(node: exp.Expr, reads: Reads) -> None:
 
 
 def path_tree(node: exp.Expr, reads: Reads) -> exp.Expr | None:
-    """What a path is: the text of a value in a document. None for what is no path."""
+    """The expression of a path: the text of a value in a document. None for other nodes."""
     steps = path_steps(node, reads)
     if steps is None or len(steps) < 2:
         return None
     if steps[-1] == "*":
         raise make("NOT_SUPPORTED", what=f"{'.'.join(map(str, steps))}", hint=_NO_STAR, span=span_of(node))
-    where = exp.Literal.string("$" + "".join(map(_step, steps[1:])))
+    json_path = exp.Literal.string("$" + "".join(map(_step, steps[1:])))
     parsed = exp.Anonymous(this=PARSE, expressions=[_document(node, reads)])
-    tree = exp.Anonymous(this="try_variant_get", expressions=[parsed, where, exp.Literal.string("string")])
+    tree = exp.Anonymous(this="try_variant_get", expressions=[parsed, json_path, exp.Literal.string("string")])
     tree.meta[PATH] = ".".join(map(str, steps))
     if (span := span_of(node)) is not None:
         mark(tree, span.start, span.end)
@@ -181,8 +182,8 @@ def _step(step: str | int) -> str:
     return f".{step}" if step.isidentifier() else f"['{step}']"
 
 
-def beside_columns(select: exp.Select, columns: Columns) -> None:
-    """Makes numbers of the paths that are compared with numeric columns."""
+def convert_compared(select: exp.Select, columns: Columns) -> None:
+    """Convert paths that are compared with numeric columns to numbers, in place."""
     types = dict(_types(select, columns))
     if not types:
         return
@@ -207,12 +208,12 @@ def _kind(tree: exp.Expr, types: Mapping[tuple[str, str], str]) -> str | None:
     """The type of a numeric column; None for anything else."""
     if not isinstance(tree, exp.Column) or is_path(tree):
         return None
-    found = types.get((tree.table.casefold(), tree.name.casefold()), "")
-    return found if found.startswith((*_WHOLE, *_BROKEN)) else None
+    type = types.get((tree.table.casefold(), tree.name.casefold()), "")
+    return type if type.startswith((*_WHOLE, *_FRACTIONAL)) else None
 
 
 def _as_type(path: exp.Expr, kind: str, exact: bool) -> exp.Expr:
-    """A path as a number; to be equal to a whole number it must be one, and is of the same type."""
+    """A path as a number. With `exact` and an integer type it is a value of that type, NULL unless it is integral."""
     if not exact or not kind.startswith(_WHOLE):
         return exp.Paren(this=number(path))
     whole = exp.EQ(this=exp.Mod(this=number(path), expression=exp.Literal.number(1)), expression=exp.Literal.number(0))

@@ -1,8 +1,7 @@
-"""What a path into an event is where it stands: text beside text, a number beside numbers, a truth where one is asked
-for.
+"""Converts paths into events to the type that their context needs: text, number or BOOLEAN.
 
 `payload.amount > 10` compares numbers, `payload.status = 'paid'` texts, `COALESCE(payload.amount, 0)` is a number and
-`WHERE payload.active` a truth. `SUM(payload.amount)` is that of the numbers among them, as a DOUBLE.
+`WHERE payload.active` a BOOLEAN. `SUM(payload.amount)` adds up those that are numbers, as a DOUBLE.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tidegate.sql.spans import mark, span_of
 PATH = "event_path"
 """Meta of an expression that is a path: the path as it was written."""
 COUNTED = "event_number"
-"""Meta of the number that an aggregate makes of a path: what is none is to be told."""
+"""Meta of a path that is an argument of an aggregate: events in which it is not a number are reported."""
 
 _NUMERIC_AGGREGATES = (
     exp.Sum,
@@ -43,7 +42,7 @@ _NUMERIC_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DE
 
 
 def own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
-    """The nodes of a SELECT from the outside in, but for those of queries inside of it that read for themselves."""
+    """The nodes of a SELECT from the outside in, without those of its subqueries."""
     for clause, part in select.args.items():
         if clause not in ("from_", "with_"):
             for each in part if isinstance(part, list) else [part]:
@@ -64,7 +63,7 @@ def is_path(node: exp.Expr) -> bool:
 
 def number(path: exp.Expr) -> exp.Expr:
     """A path as a DOUBLE: a JSON number, or a text that is one; NULL if it is neither. Spark also takes `1d`, `NaN` and
-    `Infinity` for numbers: none of them ends like one."""
+    `Infinity` for numbers: none of them ends with a digit or a dot."""
     trimmed = exp.Anonymous(this="rtrim", expressions=[path.copy()])
     last = exp.Anonymous(this="right", expressions=[trimmed, exp.Literal.number(1)])
     digits = exp.Between(this=last, low=exp.Literal.string("."), high=exp.Literal.string("9"))
@@ -78,15 +77,15 @@ def aggregated_paths(select: exp.Select) -> list[exp.Expr]:
     return [path for node in counted if (path := next(filter(is_path, node.walk()), None)) is not None]
 
 
-def as_used(select: exp.Select) -> None:
-    """Makes of every path of a SELECT what it is where it stands, and of STDDEV that of the population."""
+def convert_paths(select: exp.Select) -> None:
+    """Convert every path of a SELECT to the type that its context needs, in place. STDDEV becomes STDDEV_POP."""
     for node in [each for each in own_nodes(select) if is_path(each)]:
-        match _use(node):
+        match _context(node):
             case "pair":
                 _compare(node)
             case "order":
                 _order(node)
-            case "truth":
+            case "boolean":
                 node.replace(_with_span(exp.Cast(this=node.copy(), to=exp.DataType.build("boolean")), node))
             case "number":
                 node.replace(_with_span(exp.Paren(this=number(node)), node))
@@ -105,13 +104,13 @@ def _with_span(tree: exp.Expr, path: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _use(node: exp.Expr) -> str:
-    """What a path is: text, truth, number, number of an aggregate, one of a pair of paths, or what rows are ordered
-    by."""
+def _context(node: exp.Expr) -> str:
+    """How a path is used: text, boolean, number, aggregate (of numbers), pair (compared with another path), or
+    order."""
     child, numeric = node, False
     while (parent := child.parent) is not None:
-        if not (isinstance(parent, exp.Paren) or _passes(parent, child)):
-            if not _calculates(parent, child):
+        if not (isinstance(parent, exp.Paren) or _is_result(parent, child)):
+            if not _needs_number(parent, child):
                 break
             numeric = True
         numeric = numeric or _beside_numbers(parent, child)
@@ -123,14 +122,14 @@ def _use(node: exp.Expr) -> str:
     if numeric:
         return "number"
     if child.unnest() is node and _is_condition(parent, child):
-        return "truth"
+        return "boolean"
     if isinstance(parent, exp.Ordered) and child is node:
         return "order"
-    return _use_in_comparison(node, parent, child)
+    return _context_in_comparison(node, parent, child)
 
 
-def _use_in_comparison(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr) -> str:
-    """What a path is to what it is compared with."""
+def _context_in_comparison(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr) -> str:
+    """How a path is used in a comparison."""
     match parent:
         case exp.Between(this=this, args={"low": low, "high": high}):
             sides = [side for side in (this, low, high) if side is not child]
@@ -150,14 +149,14 @@ def _use_in_comparison(node: exp.Expr, parent: exp.Expr | None, child: exp.Expr)
     return "number" if is_number(other) else "text"
 
 
-def _passes(parent: exp.Expr, child: exp.Expr) -> bool:
-    """True if what a node is becomes what its parent is: the results of CASE and IF, COALESCE."""
+def _is_result(parent: exp.Expr, child: exp.Expr) -> bool:
+    """True if a node is a possible result of its parent: of CASE, IF or COALESCE."""
     if isinstance(parent, exp.Case | exp.If):
         return child is not parent.this
     return isinstance(parent, exp.Anonymous) and parent.name.casefold() in _ONE_OF
 
 
-def _calculates(parent: exp.Expr, child: exp.Expr) -> bool:
+def _needs_number(parent: exp.Expr, child: exp.Expr) -> bool:
     """True if a node must be a number for its parent."""
     if isinstance(parent, _ARITHMETIC):
         return not any(isinstance(each, exp.Interval) for each in parent.iter_expressions())
@@ -165,24 +164,24 @@ def _calculates(parent: exp.Expr, child: exp.Expr) -> bool:
 
 
 def _beside_numbers(parent: exp.Expr, child: exp.Expr) -> bool:
-    """True if the other results that its parent may have are numbers."""
+    """True if other possible results of its parent are numbers, and none is text."""
     others = [_value(each, parent).unnest() for each in _results(parent) if each is not child]
     texts = any(isinstance(each, exp.Literal) and each.is_string for each in others)
     return not texts and any(is_number(each) for each in others)
 
 
 def _results(tree: exp.Expr) -> list[exp.Expr]:
-    """What an expression that passes something on may pass on. A branch of CASE is the node that holds its result."""
+    """The possible results of CASE, IF and functions such as COALESCE. For CASE, the nodes that hold the results."""
     match tree:
         case exp.Case(args={"ifs": ifs}):
-            found = [*ifs, tree.args.get("default")]
+            results = [*ifs, tree.args.get("default")]
         case exp.If():
-            found = [tree.args.get("true"), tree.args.get("false")]
+            results = [tree.args.get("true"), tree.args.get("false")]
         case exp.Anonymous() if tree.name.casefold() in _ONE_OF:
-            found = tree.expressions
+            results = tree.expressions
         case _:
-            found = []
-    return [each for each in found if each is not None]
+            results = []
+    return [each for each in results if each is not None]
 
 
 def _value(result: exp.Expr, holder: exp.Expr) -> exp.Expr:
@@ -190,7 +189,7 @@ def _value(result: exp.Expr, holder: exp.Expr) -> exp.Expr:
 
 
 def _is_condition(parent: exp.Expr | None, child: exp.Expr) -> bool:
-    """True if a truth is asked for here."""
+    """True if the parent needs a BOOLEAN."""
     if isinstance(parent, exp.Is):
         return isinstance(parent.expression, exp.Boolean)
     if isinstance(parent, exp.If):
@@ -199,7 +198,7 @@ def _is_condition(parent: exp.Expr | None, child: exp.Expr) -> bool:
 
 
 def is_number(tree: exp.Expr) -> bool:
-    """True if an expression is a number by its looks."""
+    """True if an expression is a number judging by its syntax."""
     tree = tree.unnest()
     match tree:
         case exp.Literal():
@@ -216,7 +215,7 @@ def is_number(tree: exp.Expr) -> bool:
 
 
 def _compare(node: exp.Expr) -> None:
-    """Of two paths the larger is that of the two numbers if both are numbers, else that of the two texts."""
+    """Compare two paths as numbers if both are numbers, else as texts."""
     parent = node.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent
@@ -233,12 +232,12 @@ def _compare(node: exp.Expr) -> None:
 
 
 def _order(node: exp.Expr) -> None:
-    """`ORDER BY path` goes by numbers, and by texts where there is none."""
+    """Order by the number of a path, then by its text."""
     by_text = node.parent
     assert isinstance(by_text, exp.Ordered)
     by_number = by_text.copy()
     by_number.set("this", _with_span(exp.Paren(this=number(node)), node))
     holder = by_text.parent
     assert holder is not None
-    place = next(n for n, each in enumerate(holder.expressions) if each is by_text)
-    holder.set("expressions", [*holder.expressions[:place], by_number, *holder.expressions[place:]])
+    index = next(n for n, each in enumerate(holder.expressions) if each is by_text)
+    holder.set("expressions", [*holder.expressions[:index], by_number, *holder.expressions[index:]])

@@ -1,9 +1,9 @@
-"""Views over the event bus: what they read of it, and by which time.
+"""Views over the event bus: the subquery that they read, and their event time.
 
 `SELECT channel, SUM(payload.amount) FROM pgcdc_events WHERE operation = 'INSERT' GROUP BY channel EVENT TIME BY
-payload.at TUMBLING WINDOW 5m` reads a subquery in place of the bus: the events that pass WHERE and are no view's
-results, with the time that the view goes by, and with what is wrong with an event if something is. What its paths lead
-to is taken out of an event once, in a subquery below that.
+payload.at TUMBLING WINDOW 5m` reads a subquery in place of the bus: the events that pass WHERE and are not results of
+views, with the event time of the view, and with the columns of its checks. The values of its paths are extracted once,
+in a subquery below that.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from tidegate.bind.events.checks import EVENT_TIME, add_checks, unqualified
+from tidegate.bind.events.checks import EVENT_TIME, add_checks, strip_qualifiers
 from tidegate.bind.events.paths import (
     Columns,
-    beside_columns,
+    convert_compared,
     from_tables,
     is_bus_table,
     reads_bus,
@@ -30,9 +30,9 @@ from tidegate.sql.spans import mark, span_of
 from tidegate.sql.window_edges import EDGES, END, START
 
 WINDOW_EDGES = ("__window_start", "__window_end")
-"""What results that return to the bus have beside the columns of their view: the edges of their window."""
-TAKEN = "__path"
-"""How the columns that stand for paths begin."""
+"""The columns of results that return to the bus beside those of their view: the edges of the window."""
+EXTRACTED = "__path"
+"""Prefix of the columns that hold the values of paths."""
 
 
 def over_events(query: exp.Query, columns: Columns = lambda name: None) -> exp.Query:
@@ -45,7 +45,7 @@ def over_events(query: exp.Query, columns: Columns = lambda name: None) -> exp.Q
     for select in list(result.find_all(exp.Select)):
         if reads_bus(select) is not None:
             _check_channels(select)
-            beside_columns(select, columns)
+            convert_compared(select, columns)
             _nest(select)
     return result
 
@@ -72,20 +72,20 @@ def _nest(select: exp.Select) -> None:
     _expand_stars(select)
     _distinct_in_windows(select)
     tables = [table for table in from_tables(select) if is_bus_table(table) or windowed_bus(table) is not None]
-    said = clauses(select)
+    own = clauses(select)
     alone = len(list(from_tables(select))) == 1 and not select.args.get("joins")
-    by_path = said.event_time is not None and is_path(said.event_time)
+    by_path = own.event_time is not None and is_path(own.event_time)
     if by_path and not (alone and is_bus_table(tables[0])):
         raise make(
             "NOT_SUPPORTED",
             message="EVENT TIME BY belongs to one relation, and FROM has several",
             hint="read each in a view of its own with EVENT TIME BY, or join by created_at",
-            span=said.span("event_time"),
+            span=own.span("event_time"),
         )
-    if said.window is not None and said.event_time is None and len(tables) > 1:
-        select.meta[META] = replace(said, event_time=_first_time(tables[0], said.window.span))
+    if own.window is not None and own.event_time is None and len(tables) > 1:
+        select.meta[META] = replace(own, event_time=_first_time(tables[0], own.window.span))
     paths = _extract_paths(select)
-    said = clauses(select)
+    own = clauses(select)
     for table in tables:
         inner = _events(select, paths, alone)
         if is_bus_table(table):
@@ -96,18 +96,18 @@ def _nest(select: exp.Select) -> None:
             assert argument is not None
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(BUS)))
-            place = argument.parent if isinstance(argument.parent, exp.Anonymous) else argument
-            (place if _is_table_call(place) else argument).replace(exp.Subquery(this=inner))
-    if said.event_time is not None and alone:
+            holder = argument.parent if isinstance(argument.parent, exp.Anonymous) else argument
+            (holder if _is_table_call(holder) else argument).replace(exp.Subquery(this=inner))
+    if own.event_time is not None and alone:
         by = exp.column(EVENT_TIME, quoted=True)
-        by.meta[PATH] = said.event_time.meta.get(PATH) or said.event_time.sql(dialect="spark")
-        if (span := span_of(said.event_time)) is not None:
+        by.meta[PATH] = own.event_time.meta.get(PATH) or own.event_time.sql(dialect="spark")
+        if (span := span_of(own.event_time)) is not None:
             mark(by, span.start, span.end)
-        select.meta[META] = replace(said, event_time=by)
+        select.meta[META] = replace(own, event_time=by)
 
 
 def _distinct_in_windows(select: exp.Select) -> None:
-    """DISTINCT over windows: each row once in every window, as GROUP BY says it."""
+    """DISTINCT over a window clause becomes GROUP BY: each row once per window."""
     items = [item.unalias() for item in select.expressions]
     if clauses(select).window is None or not select.args.get("distinct") or select.args.get("group"):
         return
@@ -117,35 +117,35 @@ def _distinct_in_windows(select: exp.Select) -> None:
 
 
 def _first_time(table: exp.Table, span: Span) -> exp.Expr:
-    """A window over pairs of events goes by the time of the first of them."""
-    found = exp.column(TIME, table=table.alias_or_name)
-    mark(found, span.start, span.end)
-    return found
+    """The time of a window over pairs of events: that of the first of them."""
+    time = exp.column(TIME, table=table.alias_or_name)
+    mark(time, span.start, span.end)
+    return time
 
 
 def _extract_paths(select: exp.Select) -> dict[str, exp.Expr]:
-    """The paths of a SELECT, each once, by the columns that stand for them from now on."""
-    found: dict[str, exp.Expr] = {}
+    """Replace the paths of a SELECT by columns; returns column name -> path, each path once."""
+    paths: dict[str, exp.Expr] = {}
     names: dict[str, str] = {}
-    said = clauses(select)
-    if said.event_time is not None:
+    own = clauses(select)
+    if own.event_time is not None:
         select.meta[META] = replace(
-            said, event_time=_replace_paths(exp.Paren(this=said.event_time.copy()), found, names).this
+            own, event_time=_replace_paths(exp.Paren(this=own.event_time.copy()), paths, names).this
         )
     for clause, part in list(select.args.items()):
         if clause not in ("from_", "with_") and part is not None:
             for each in part if isinstance(part, list) else [part]:
                 if isinstance(each, exp.Expr):
-                    _replace_paths(each, found, names)
-    return found
+                    _replace_paths(each, paths, names)
+    return paths
 
 
-def _replace_paths(tree: exp.Expr, found: dict[str, exp.Expr], names: dict[str, str]) -> exp.Expr:
+def _replace_paths(tree: exp.Expr, paths: dict[str, exp.Expr], names: dict[str, str]) -> exp.Expr:
     home = tree.find_ancestor(exp.Query)
     for node in [each for each in tree.walk() if is_path(each) and each.find_ancestor(exp.Query) is home]:
-        plain = unqualified(node)
-        name = names.setdefault(plain.sql(), f"{TAKEN}{len(names)}")
-        found[name] = plain
+        plain = strip_qualifiers(node)
+        name = names.setdefault(plain.sql(), f"{EXTRACTED}{len(names)}")
+        paths[name] = plain
         column = exp.Column(this=exp.to_identifier(name, quoted=True))
         qualifier = next(node.find_all(exp.Column)).args.get("table")
         if qualifier is not None:
@@ -161,7 +161,7 @@ def _is_table_call(node: exp.Expr) -> bool:
 
 
 def _expand_stars(select: exp.Select) -> None:
-    """`*` means the columns of the bus, and not what was added for the view."""
+    """Expand `*` to the columns of the bus, without those that are added for the view."""
     if select.args.get("joins") or not any(isinstance(item, exp.Star) and not item.args for item in select.expressions):
         return
     windowed = any(windowed_bus(table) is not None for table in from_tables(select))
@@ -173,9 +173,9 @@ def _expand_stars(select: exp.Select) -> None:
 
 
 def _events(select: exp.Select, paths: dict[str, exp.Expr], alone: bool) -> exp.Select:
-    """The events that a view counts, as it needs them. In a join both sides have the paths of both."""
-    taken = [exp.alias_(path.copy(), name, quoted=True) for name, path in paths.items()]
-    below = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *taken])
+    """The subquery of the events that a view reads. In a join both sides have the paths of both."""
+    extracted = [exp.alias_(path.copy(), name, quoted=True) for name, path in paths.items()]
+    below = exp.Select(expressions=[*(exp.column(column.name) for column in EVENTS.columns), *extracted])
     below.set("from_", exp.From(this=exp.to_table(BUS)))
     below.set("where", exp.Where(this=_not_a_result()))
     if not alone:
@@ -185,14 +185,14 @@ def _events(select: exp.Select, paths: dict[str, exp.Expr], alone: bool) -> exp.
     inner.set("from_", exp.From(this=exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier(BUS)))))
     where = select.args.get("where")
     if where is not None and not _mentions_windows(where):
-        inner.set("where", exp.Where(this=unqualified(where.this)))
+        inner.set("where", exp.Where(this=strip_qualifiers(where.this)))
         select.set("where", None)
     add_checks(select, inner)
     return inner
 
 
 def _not_a_result() -> exp.Expr:
-    """Not a view's result. An event without a channel counts."""
+    """True for events that are not results of views. An event without a channel is none."""
     channel = exp.Anonymous(this="coalesce", expressions=[exp.column("channel"), exp.Literal.string("")])
     return exp.not_(exp.Anonymous(this="startswith", expressions=[channel, exp.Literal.string(RESULTS)]))
 

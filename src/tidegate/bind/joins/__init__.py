@@ -1,5 +1,5 @@
-"""Joins: what FROM puts together, which kind of join that is, and what EARLY_FIRE says of it."""
+"""Joins: the relations of FROM, the choice of a join for each, and EARLY_FIRE."""
 
-from tidegate.bind.joins.relations import bind_joins
+from tidegate.bind.joins.joiner import bind_joins
 
 __all__ = ["bind_joins"]

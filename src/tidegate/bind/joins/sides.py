@@ -1,7 +1,7 @@
-"""The two sides of a join while it is bound: columns that are computed for it, and rows that cannot matter.
+"""The two sides of a join while it is bound: the columns it compares, and conditions that filter one side.
 
-A condition that cannot be taken apart is tested on pairs: `a LEFT JOIN b ON a.k = b.k AND f(a.x, b.y)` is the pairs for
-which f holds, and the rows of a that are in none.
+A condition that cannot be split is tested on pairs: `a LEFT JOIN b ON a.k = b.k AND f(a.x, b.y)` is the pairs for which
+f holds, and the rows of a that are in none.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tidegate.bind import typing
 from tidegate.bind.context import Context, unique
+from tidegate.bind.expressions import typed_items
 from tidegate.bind.joins.conditions import Compared, Conditions
-from tidegate.bind.scope import written
+from tidegate.bind.scope import source_text
 from tidegate.bind.unsupported import cast, check_comparable, make_storable
 from tidegate.core.schema import Column
 from tidegate.errors import Error, make
@@ -21,21 +21,24 @@ from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, 
 from tidegate.plan import Filter, Item, Join, Node, Project, Scalar, UnionAll, conjunction, keep
 from tidegate.sql import span_of
 
+FILTERS_LEFT, FILTERS_RIGHT = (INNER, RIGHT, SEMI), (INNER, LEFT, SEMI, ANTI)
+"""The kinds of joins in which a condition on one side filters the rows of that side."""
+
 
 class Side:
-    """One side. `plan` grows by what the join needs; `columns` are those it had before."""
+    """One side. `plan` gets the columns that the join computes; `columns` are those it had before."""
 
     def __init__(self, plan: Node, context: Context, taken: set[str]) -> None:
         self.plan, self._context, self._taken = make_storable(plan), context, taken
         self.columns = self.plan.columns
 
     def filter(self, conditions: Sequence[exp.Expr]) -> None:
-        """Rows that do not meet these cannot matter."""
+        """Drop the rows that fail any of these conditions."""
         if conditions:
             self.plan = Filter(self.plan, conjunction(tuple(Scalar(tree) for tree in conditions)))
 
     def type(self, tree: exp.Expr) -> str:
-        return typing.items(self._context.analyzer, self.plan, [("x", tree)])[0].type
+        return typed_items(self._context.analyzer, self.plan, [("x", tree)])[0].type
 
     def column(self, tree: exp.Expr, type: str) -> str:
         """The name of a column with that expression's value, as that type."""
@@ -67,18 +70,18 @@ def comparison(left: Side, right: Side, compared: Compared) -> Comparison:
     return Comparison(one, compared.op, other)
 
 
-def held(left: Side, right: Side, condition: exp.Expr, of_left: bool) -> Comparison:
-    """A condition on one side that does not take its rows away: it is true, or nothing is met."""
+def constant_comparison(left: Side, right: Side, condition: exp.Expr, of_left: bool) -> Comparison:
+    """A condition on one side that cannot filter it, as a comparison with TRUE."""
     side, other = (left, right) if of_left else (right, left)
-    mine, true = side.column(condition, "boolean"), other.column(exp.true(), "boolean")
-    return Comparison(mine, "=", true) if of_left else Comparison(true, "=", mine)
+    own, true = side.column(condition, "boolean"), other.column(exp.true(), "boolean")
+    return Comparison(own, "=", true) if of_left else Comparison(true, "=", own)
 
 
 def _columns(left: Side, right: Side, compared: Compared) -> tuple[str, str]:
     types = (left.type(compared.left), right.type(compared.right))
     kind = types[0] if types[0] == types[1] else _common(left, types, compared)
     span = span_of(compared.tree)
-    check_comparable([Column(written(compared.tree), kind)], "joining by", span)
+    check_comparable([Column(source_text(compared.tree), kind)], "joining by", span)
     return left.column(compared.left, kind), right.column(compared.right, kind)
 
 
@@ -86,46 +89,66 @@ def _common(side: Side, types: tuple[str, str], compared: Compared) -> str:
     """The type in which Spark compares the two."""
     one, other = types
     if ("string" in types) != (one == other):
-        message = f"{written(compared.left)} is {one.upper()}, {written(compared.right)} is {other.upper()}"
-        hint = f"write CAST({written(compared.right)} AS {one.upper()}), or cast the other side"
+        message = f"{source_text(compared.left)} is {one.upper()}, {source_text(compared.right)} is {other.upper()}"
+        hint = f"write CAST({source_text(compared.right)} AS {one.upper()}), or cast the other side"
         raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(compared.tree))
     try:
         text = f"coalesce(CAST(NULL AS {one}), CAST(NULL AS {other}))"
         return side._context.analyzer.columns((), [text])[0].type
     except Error:
-        message = f"{written(compared.left)} is {one.upper()}, {written(compared.right)} is {other.upper()}"
+        message = f"{source_text(compared.left)} is {one.upper()}, {source_text(compared.right)} is {other.upper()}"
         hint = "compare values of one type: write a CAST"
         raise make("TYPE_MISMATCH", message=message, hint=hint, span=span_of(compared.tree)) from None
 
 
-def by_pairs(kind: str, found: Conditions, left: Side, right: Side, taken: set[str]) -> Node:
-    """The join by way of its pairs."""
-    keys = tuple(key_pair(left, right, each) for each in found.equalities)
-    conditions = tuple(comparison(left, right, each) for each in found.compared if not each.equality)
-    conditions += tuple(held(left, right, tree, True) for tree in found.left)
-    conditions += tuple(held(left, right, tree, False) for tree in found.right)
+def join_conditions(kind: str, on: Conditions, left: Side, right: Side, keys: list[Compared]) -> tuple[Comparison, ...]:
+    """The conditions beside the keys. Conditions on one side filter that side where the kind of join allows it."""
+    rest = [] if kind in FILTERS_LEFT else [constant_comparison(left, right, tree, True) for tree in on.left]
+    rest += [] if kind in FILTERS_RIGHT else [constant_comparison(left, right, tree, False) for tree in on.right]
+    rest += [comparison(left, right, each) for each in on.compared if each not in keys]
+    left.filter(on.left if kind in FILTERS_LEFT else ())
+    right.filter(on.right if kind in FILTERS_RIGHT else ())
+    return tuple(rest)
+
+
+def output_columns(kind: str, left: Side, right: Side) -> tuple[str, ...]:
+    """The columns that the join emits."""
+    return left.columns if kind in (SEMI, ANTI) else (*left.columns, *right.columns)
+
+
+def filter_pairs(node: Node, on: Conditions) -> Node:
+    """The pairs that pass the conditions that cannot be split."""
+    return Filter(node, conjunction(tuple(Scalar(tree) for tree in on.mixed))) if on.mixed else node
+
+
+def by_pairs(kind: str, on: Conditions, left: Side, right: Side, taken: set[str]) -> Node:
+    """A join whose condition cannot be split: the pairs that pass, and the rows that are in none."""
+    keys = tuple(key_pair(left, right, each) for each in on.equalities)
+    conditions = tuple(comparison(left, right, each) for each in on.compared if not each.equality)
+    conditions += tuple(constant_comparison(left, right, tree, True) for tree in on.left)
+    conditions += tuple(constant_comparison(left, right, tree, False) for tree in on.right)
     columns = (*left.columns, *right.columns)
     pairs: Node = Join(INNER, left.plan, right.plan, keys, conditions, columns)
-    pairs = Filter(pairs, conjunction(tuple(Scalar(tree) for tree in found.mixed)))
+    pairs = Filter(pairs, conjunction(tuple(Scalar(tree) for tree in on.mixed)))
     if kind in (SEMI, ANTI):
         return _in_pairs(kind, left, pairs, taken)
-    alone = [
-        _padded(_in_pairs(ANTI, side, pairs, taken), pairs)
+    unmatched = [
+        _pad(_in_pairs(ANTI, side, pairs, taken), pairs)
         for side, kinds in ((left, (LEFT, FULL)), (right, (RIGHT, FULL)))
         if kind in kinds
     ]
-    return UnionAll((_nullable(pairs), *alone))
+    return UnionAll((_nullable(pairs), *unmatched))
 
 
 def _in_pairs(kind: str, side: Side, pairs: Node, taken: set[str]) -> Node:
     """The rows of a side that are in some pair, or in none."""
     names = {name: unique("__p", taken) for name in side.columns}
-    met = Project(pairs, tuple(keep(pairs, name, names[name]) for name in side.columns))
+    paired = Project(pairs, tuple(keep(pairs, name, names[name]) for name in side.columns))
     keys = tuple(KeyPair(name, names[name], null_safe=True) for name in side.columns)
-    return Join(kind, side.plan, met, keys, (), side.columns)
+    return Join(kind, side.plan, paired, keys, (), side.columns)
 
 
-def _padded(rows: Node, pairs: Node) -> Node:
+def _pad(rows: Node, pairs: Node) -> Node:
     """Rows of one side with NULL for the other's columns."""
     return Project(rows, tuple(_column(rows, name, pairs) for name in pairs.columns))
 

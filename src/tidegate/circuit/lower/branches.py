@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.circuit.model import Branch, Filter, LateFilter, Project
-from tidegate.core.schema import Schema, names
+from tidegate.core.quoting import identifier
+from tidegate.core.schema import Schema
+from tidegate.core.schema import names as names_of
 from tidegate.ir.windows import WatermarkTest
-from tidegate.plan.labels import quoted
 
 Branches = tuple[Branch, ...]
 
@@ -19,7 +20,7 @@ def add_step(branch: Branch, step: Filter | Project, columns: Schema) -> Branch:
     whole = branch.origin is not None and branch.origin.steps == len(branch.steps)
     last = branch.steps[-1] if branch.steps and not whole else None
     if isinstance(last, Project) and isinstance(step, Project):
-        computed = {quoted(name): sql for name, sql in last.items}
+        computed = {identifier(name): sql for name, sql in last.items}
         if all(sql in computed for _, sql in step.items):
             chosen = Project(tuple((name, computed[sql]) for name, sql in step.items))
             return replace(branch, steps=(*branch.steps[:-1], chosen), columns=columns)
@@ -28,16 +29,16 @@ def add_step(branch: Branch, step: Filter | Project, columns: Schema) -> Branch:
 
 def selection(columns: Schema) -> Project:
     """The projection that keeps exactly these columns."""
-    return Project(tuple((name, quoted(name)) for name in names(columns)))
+    return Project(tuple((name, identifier(name)) for name in names_of(columns)))
 
 
-def keep_columns(rows: Branches, wanted: list[str]) -> Branches:
-    """The branches with some of their columns only."""
-    found = []
+def keep_columns(rows: Branches, names: list[str]) -> Branches:
+    """The branches with only these columns."""
+    kept = []
     for branch in rows:
-        columns = tuple(column for column in branch.columns if column.name in wanted)
-        found.append(add_step(branch, selection(columns), columns))
-    return tuple(found)
+        columns = tuple(column for column in branch.columns if column.name in names)
+        kept.append(add_step(branch, selection(columns), columns))
+    return tuple(kept)
 
 
 def drop_late(rows: Branches, tests: tuple[WatermarkTest, ...]) -> Branches:

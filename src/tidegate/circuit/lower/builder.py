@@ -1,4 +1,4 @@
-"""What builder collects: inputs, ops, ingresses and watermarks. Equal ops, of whatever views, become one."""
+"""The builder of a circuit: collects inputs, ops, ingresses and watermarks. Equal ops of several views become one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidegate.circuit.labels import label
 from tidegate.circuit.lower.branches import Branches
 from tidegate.circuit.lower.rejected_rows import port_columns, with_row
 from tidegate.circuit.model import Branch, Circuit, Ingress, Input, Op, Output, Port, RejectedRows
+from tidegate.core.columns import Producer
 from tidegate.core.schema import Schema
 from tidegate.ir.joins import IntervalJoinSpec, LookupJoinSpec
 from tidegate.ir.specs import GatedAggregateSpec, GateSpec, KernelSpec, TemporalFilterSpec, WindowAggregateSpec
@@ -25,8 +26,8 @@ EVICTING = (WindowAggregateSpec, GateSpec, GatedAggregateSpec, TemporalFilterSpe
 class CircuitBuilder:
     """Collects the inputs and ops of plans. `rows(relation, plan)` gives the branches of a relation.
 
-    `begun` is the step after which each relation begins. An op over a source sees only what comes after that, so it is
-    the same op as another only if both began together; so is one that evicts. Whatever else reads tables and views does
+    `begun` is the step after which each relation begins. An op over a source reads only rows of later steps, so it
+    equals another op only if both begin together; the same holds for ops that evict. Other ops over tables and views do
     not depend on it.
     """
 
@@ -36,9 +37,9 @@ class CircuitBuilder:
         self._begun = {name.casefold(): step for name, step in begun.items()}
         self.ingresses: dict[str, Ingress] = {}
         self.watermarks: dict[str, Watermark] = {}
-        self._known: dict[tuple[int, str, Node], Branches] = {}
+        self._lowered: dict[tuple[int, str, Node], Branches] = {}
         self._since = 0
-        self._sources: set[str] = set()
+        self._sources: set[Producer] = set()
         self._relation = ""
 
     def rows(self, relation: str, plan: Node) -> Branches:
@@ -78,10 +79,10 @@ class CircuitBuilder:
 
     def input(self, relation: Relation) -> Input:
         """Register a relation that feeds the circuit."""
-        found = self.inputs.setdefault(relation.name, Input(relation.name, relation.columns))
+        entry = self.inputs.setdefault(relation.name, Input(relation.name, relation.columns))
         if relation.kind == "source":
-            self._sources.add(found.producer)
-        return found
+            self._sources.add(entry.producer)
+        return entry
 
     def begins(self, relation: str) -> int:
         """The step after which a relation begins."""
@@ -89,11 +90,10 @@ class CircuitBuilder:
 
     def branches(self, node: Node) -> Branches:
         """The branches of a node, lowered once for each relation and beginning."""
-        place = (self._since, self._relation, node)
-        found = self._known.get(place)
-        if found is None:
-            found = self._known[place] = lower(node, self)
-        return found
+        key = (self._since, self._relation, node)
+        if key not in self._lowered:
+            self._lowered[key] = lower(node, self)
+        return self._lowered[key]
 
     def port(self, node: Node, key: tuple[str, ...]) -> Port:
         """A port over a node's rows, hashed by `key`."""
@@ -110,22 +110,22 @@ class CircuitBuilder:
             self.ops[identity] = Op(identity, level, spec, ports, columns, label(spec))
         else:
             self.ops[identity] = _add_rejecting_view(self.ops[identity], self._relation)
-        return (Branch(identity, (), columns),)
+        return (Branch(Producer(identity), (), columns),)
 
     def rejecting(self, port: Port, below: Node, late: tuple[WatermarkTest, ...]) -> Port:
         """The port with all columns of the rows that it may reject, so that they can be recorded whole."""
-        found = with_row(below)
+        carrying = with_row(below)
         if not late:
             return port
-        if found is None:
+        if carrying is None:
             row = tuple((name, name) for name in port_columns(below))
             return replace(port, rejected=RejectedRows(None, (self._relation,), late[0].column, late[0].watermark, row))
-        plan, relation, row = found
+        plan, relation, row = carrying
         carried = tuple(name for name in plan.columns if name not in below.columns)
         rejected = RejectedRows(relation, (self._relation,), late[0].column, late[0].watermark, row, carried)
         return replace(port, branches=self.branches(plan), columns=plan.schema, rejected=rejected)
 
-    def _level(self, producer: str) -> int:
+    def _level(self, producer: Producer) -> int:
         return self.ops[producer].level if producer in self.ops else 0
 
 
@@ -148,10 +148,10 @@ def _all(ports: Iterable[Port]) -> Iterable[Branch]:
 def _add_rejecting_view(op: Op, view: str) -> Op:
     """A shared op rejects rows for every view that it serves."""
 
-    def noted(port: Port) -> Port:
+    def add_view(port: Port) -> Port:
         rejected = port.rejected
         if rejected is None or not rejected.views or view in rejected.views:
             return port
         return replace(port, rejected=replace(rejected, views=(*rejected.views, view)))
 
-    return replace(op, ports=tuple(noted(port) for port in op.ports))
+    return replace(op, ports=tuple(add_view(port) for port in op.ports))

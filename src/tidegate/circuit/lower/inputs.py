@@ -24,8 +24,8 @@ NO_RESULT = f"NOT startswith(coalesce(`channel`, ''), '{RESULTS}')"
 @lower.register
 def _(node: logical.Scan, to: CircuitBuilder) -> Branches:
     relation = node.relation
-    given = to.input(relation)
-    rows = _hold_back(to, relation, (Branch(given.producer, (), relation.columns),))
+    entry = to.input(relation)
+    rows = _hold_back(to, relation, (Branch(entry.producer, (), relation.columns),))
     tests = _late_tests(to, relation.name, logical.declared_watermarks(relation))
     if not node.stored or not relation.primary_key:
         _ingress(to, relation, rows, tests)
@@ -39,21 +39,21 @@ def _(node: logical.Scan, to: CircuitBuilder) -> Branches:
 
 
 def _hold_back(to: CircuitBuilder, relation: Relation, rows: Branches) -> Branches:
-    """Rows that wait until later ones were observed pass an op of their own."""
+    """Rows of a column with WATERMARK pass a reorder buffer first."""
     notes = [note for note in relation.times if note.kind == "hold_back"]
     if not notes:
         return rows
     types = {column.name: column.type for column in relation.columns}
-    held = {
+    delays = {
         note.column: DeclaredWatermark(types[note.column], relation.name, note.column, "hold_back", note.sql)
         for note in notes
     }
-    observed = tuple(ObservedColumn(column, watermark.name) for column, watermark in held.items())
+    observed = tuple(ObservedColumn(column, watermark.name) for column, watermark in delays.items())
     name = f"{relation.name}, as it arrives"
     to.ingresses.setdefault(name, Ingress(relation.name, rows, relation.columns, (), observed))
     spec = HoldBackSpec(
         names(relation.columns),
-        tuple(WatermarkTest(column, to.watermark(watermark), True) for column, watermark in held.items()),
+        tuple(WatermarkTest(column, to.watermark(watermark), True) for column, watermark in delays.items()),
     )
     port = Port(rows, relation.columns, hashable(relation.columns), ordered=True)
     columns = (*relation.columns, Column(ORDER, "bigint", False))
@@ -70,13 +70,13 @@ def _table(to: CircuitBuilder, relation: Relation, rows: Branches, lateness: tup
 
 def _late_tests(to: CircuitBuilder, relation: str, watermarks: Watermarks) -> tuple[WatermarkTest, ...]:
     """The tests of LATENESS. With WATERMARK FOR on the same column only LATENESS makes rows late."""
-    found = [
+    declared = [
         (column, each)
         for column, watermark in watermarks
         for each in watermark.declarations
         if each.note == "lateness" and each.relation == relation
     ]
-    return tuple(WatermarkTest(column, to.watermark(watermark)) for column, watermark in found)
+    return tuple(WatermarkTest(column, to.watermark(watermark)) for column, watermark in declared)
 
 
 def _ingress(to: CircuitBuilder, relation: Relation, rows: Branches, tests: tuple[WatermarkTest, ...]) -> None:

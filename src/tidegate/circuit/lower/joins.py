@@ -1,14 +1,15 @@
-"""Joins, as kernels know them."""
+"""Joins -> ops."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypedDict
 
 from tidegate import plan as logical
 from tidegate.circuit.lower.branches import Branches, hashable
 from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Port
-from tidegate.ir.joins import IntervalJoinSpec, JoinSpec, LookupJoinSpec, OutputColumn
+from tidegate.ir.joins import Comparison, IntervalJoinSpec, JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
 from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.joins.pairs import needed_columns as stored_columns
 from tidegate.kernels.top_n import ROW_HASH
@@ -47,50 +48,57 @@ def _sides(to: CircuitBuilder, node: logical.AnyJoin) -> tuple[Port, ...]:
 
 
 def join_spec(node: Join) -> JoinSpec:
-    return JoinSpec(
-        kind=node.kind,
-        keys=node.keys,
-        outputs=_outputs(node),
-        columns=(node.left.columns, node.right.columns),
-        conditions=node.conditions,
-        append_only=(node.left.traits.append_only, node.right.traits.append_only),
-    )
+    return JoinSpec(**_shared(node), append_only=_append_only(node))
 
 
 def lookup_spec(node: Lookup) -> LookupJoinSpec:
-    return LookupJoinSpec(
-        kind=node.kind,
-        keys=node.keys,
-        outputs=_outputs(node),
-        columns=(node.left.columns, node.right.columns),
-        conditions=node.conditions,
-    )
+    return LookupJoinSpec(**_shared(node))
 
 
 def interval_spec(node: IntervalJoin, watermarks: tuple[str | None, str | None]) -> IntervalJoinSpec:
     """`watermarks` are the names of the watermarks of both times."""
     types = tuple(_type(side, time) for side, time in zip(node.inputs, node.times, strict=True))
     return IntervalJoinSpec(
-        kind=node.kind,
-        keys=node.keys,
-        outputs=_outputs(node),
-        columns=(node.left.columns, node.right.columns),
+        **_shared(node),
         times=node.micros,
         lower=node.lower,
         upper=node.upper,
         watermarks=watermarks,
         watermark_types=(types[0], types[1]),
         delayed=(node.left.traits.delayed, node.right.traits.delayed),
-        conditions=node.conditions,
-        append_only=(node.left.traits.append_only, node.right.traits.append_only),
+        append_only=_append_only(node),
         proctime=node.proctime,
         early=node.early,
         correction_id=node.mark,
     )
 
 
+class _Shared(TypedDict):
+    """The fields that the specs of all joins have."""
+
+    kind: str
+    keys: tuple[KeyPair, ...]
+    outputs: tuple[OutputColumn, ...]
+    columns: tuple[tuple[str, ...], tuple[str, ...]]
+    conditions: tuple[Comparison, ...]
+
+
+def _shared(node: AnyJoin) -> _Shared:
+    return _Shared(
+        kind=node.kind,
+        keys=node.keys,
+        outputs=_outputs(node),
+        columns=(node.left.columns, node.right.columns),
+        conditions=node.conditions,
+    )
+
+
+def _append_only(node: AnyJoin) -> tuple[bool, bool]:
+    return node.left.traits.append_only, node.right.traits.append_only
+
+
 def _outputs(node: AnyJoin) -> tuple[OutputColumn, ...]:
-    return tuple(OutputColumn(name, int(name not in node.left.columns), name) for name in node.taken)
+    return tuple(OutputColumn(name, int(name not in node.left.columns), name) for name in node.outputs)
 
 
 def _type(side: Node, column: str) -> str:

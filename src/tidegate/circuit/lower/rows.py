@@ -8,12 +8,12 @@ from tidegate import plan as logical
 from tidegate.circuit.lower.branches import Branches, add_step, hashable
 from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Filter, Port, Project
+from tidegate.core.quoting import identifier
 from tidegate.ir.specs import AggregateSpec, DistinctSpec, SetOpSpec, TopNSpec
 from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels import aggregates
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
-from tidegate.plan.labels import quoted
 
 EXACT_GROUPS = 10_000
 """Up to this many groups a cap is exact: they are all in one bucket."""
@@ -27,8 +27,8 @@ def _(node: logical.Project, to: CircuitBuilder) -> Branches:
 
 @lower.register
 def _(node: logical.Clocks, to: CircuitBuilder) -> Branches:
-    kept = [(name, quoted(name)) for name in node.input.columns]
-    step = Project((*kept, *((name, "CAST(NULL AS TIMESTAMP)") for name in node.names)))
+    own = [(name, identifier(name)) for name in node.input.columns]
+    step = Project((*own, *((name, "CAST(NULL AS TIMESTAMP)") for name in node.names)))
     return tuple(add_step(branch, step, node.schema) for branch in to.branches(node.input))
 
 
@@ -50,8 +50,8 @@ def _(node: logical.Aggregate, to: CircuitBuilder) -> Branches:
 
 def aggregate_spec(to: CircuitBuilder, node: logical.Aggregate) -> AggregateSpec:
     below, cap = node.input.traits, node.max_groups
-    over = _eviction(to, node.input, node.keys) if cap is None else ()
-    return AggregateSpec(node.keys, node.calls, below.append_only, not node.keys, cap, over, below.delayed)
+    evict = _eviction(to, node.input, node.keys) if cap is None else ()
+    return AggregateSpec(node.keys, node.calls, below.append_only, not node.keys, cap, evict, below.delayed)
 
 
 def _eviction(to: CircuitBuilder, below: Node, columns: tuple[str, ...]) -> tuple[WatermarkTest, ...]:
@@ -74,8 +74,8 @@ def aggregate_port(to: CircuitBuilder, node: logical.Aggregate) -> Port:
 @lower.register
 def _(node: logical.Distinct, to: CircuitBuilder) -> Branches:
     below = node.input.traits
-    over = _eviction(to, node.input, node.columns)
-    spec = DistinctSpec(node.columns, below.append_only, over, below.delayed)
+    evict = _eviction(to, node.input, node.columns)
+    spec = DistinctSpec(node.columns, below.append_only, evict, below.delayed)
     return to.op(spec, (to.port(node.input, node.columns),), node.schema)
 
 

@@ -1,4 +1,4 @@
-"""What `tidegate listen` was told, from the command line and from a file alike."""
+"""The configuration of `tidegate listen`, from flags or from a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a thing was written: `listen.yaml:7` or `--webhook`; if `text` is there, `span` is its place in it."""
+    """Where something was written: `listen.yaml:7` or `--webhook`. `span` is its position in `text`."""
 
     label: str
     text: str | None = field(default=None, repr=False)
@@ -31,7 +31,7 @@ class Origin:
         return self.label.startswith("--")
 
     def error(self, code: str, message: str, hint: str | None = None) -> Error:
-        """An error that says first where it is."""
+        """An error whose message begins with the location."""
         return make(code, message=f"{self.label}: {message}", hint=hint, span=self.span, text=self.text)
 
 
@@ -46,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A source or an adapter: its relation's name, the connector's word, and the options it is given."""
+    """A source or an adapter: the name of its relation, its connector, and its options."""
 
     name: str
     kind: str
@@ -57,9 +57,9 @@ class Endpoint:
         return next((setting.value for setting in self.settings if setting.key == key), None)
 
     def with_defaults(self, others: Iterable[Setting]) -> Endpoint:
-        """The same with what it does not say itself."""
-        said = {setting.key for setting in self.settings}
-        added = tuple(setting for setting in others if setting.key not in said)
+        """The endpoint with the options of `others` that it does not set itself."""
+        own = {setting.key for setting in self.settings}
+        added = tuple(setting for setting in others if setting.key not in own)
         return Endpoint(self.name, self.kind, (*self.settings, *added), self.origin)
 
 
@@ -76,7 +76,7 @@ class View:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything. `channels`, `emit` and `max_groups` are for adapters and views that do not say them themselves;
+    """The whole configuration. `channels`, `emit` and `max_groups` are defaults for adapters and views;
     `metrics_at` is where the port of the metrics was written."""
 
     sources: tuple[Endpoint, ...] = ()
@@ -95,8 +95,8 @@ class Config:
 
 
 def default_name(role: Role, kind: str) -> str:
-    """What a source or adapter is called that has no name of its own. All names live in one namespace, so an adapter
-    whose kind could also be a source is called otherwise."""
+    """The name of a source or adapter that has none. All names share one namespace, so an adapter gets a suffix if its
+    kind can also be a source."""
     return f"{kind}_sink" if role == "adapter" and kind in SOURCES else kind
 
 
@@ -104,10 +104,10 @@ def checked_name(name: str, what: str, origin: Origin) -> str:
     """A name that can be written in SQL without quotes."""
     if _NAME.fullmatch(name):
         return name
-    better = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
+    suggestion = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
     hint = "a name has letters, digits and _, and does not begin with a digit"
-    if _NAME.fullmatch(better):
-        hint = f"{hint}: {better}"
+    if _NAME.fullmatch(suggestion):
+        hint = f"{hint}: {suggestion}"
     raise origin.error("INVALID_OPTION", f"'{name}' cannot be the name of {what}", hint)
 
 

@@ -1,4 +1,4 @@
-"""Making a data folder be what the config says: new things are created, changed ones replaced, others dropped."""
+"""Apply a configuration to a data folder: create what is new, replace what changed, drop what is not listed."""
 
 from __future__ import annotations
 
@@ -14,92 +14,94 @@ from tidegate.database import runtime_of
 from tidegate.errors import Error, Span, make, render
 from tidegate.sql import statements as s
 from tidegate.sql.parsing import statements
+from tidegate.storage.ledger import ScriptStatement
 
 if TYPE_CHECKING:
     from tidegate import Database
     from tidegate.catalog.relation import Relation
 
 LEDGER = "listen"
-"""Under this name the folder keeps which statements came from here. Whatever else is in it is left alone."""
+"""The origin of these statements in the ledger. Relations of other origins are left alone."""
 
 
-def check(found: Sequence[Definition]) -> None:
-    """Refuses what is not a statement and options that connectors do not have, before anything is started."""
-    for each in found:
+def check(definitions: Sequence[Definition]) -> None:
+    """Raise for syntax errors and for unknown options of connectors, before anything starts."""
+    for definition in definitions:
         try:
-            _check_options(_parsed(each))
+            _check_options(_parse_one(definition))
         except Error as problem:
-            raise each.located(problem) from None
+            raise definition.locate(problem) from None
 
 
 def _check_options(statement: s.Statement) -> None:
     match statement:
-        case s.CreateRelation(connector=s.Connector() as chosen, name=name):
-            registry.source(chosen.kind, name.text, (), _options(chosen), chosen.format, chosen.span)
-        case s.CreateSink(connector=chosen, name=name):
-            given = _options(chosen)
-            registry.sink(chosen.kind, name.text, EVENTS.columns, given, chosen.format, chosen.span, reads=BUS)
+        case s.CreateRelation(connector=s.Connector() as connector, name=name):
+            registry.source(connector.kind, name.text, (), _options(connector), connector.format, connector.span)
+        case s.CreateSink(connector=connector, name=name):
+            options = _options(connector)
+            registry.sink(
+                connector.kind, name.text, EVENTS.columns, options, connector.format, connector.span, reads=BUS
+            )
 
 
-def _options(chosen: s.Connector) -> list[tuple[str, str, Span | None]]:
-    return [(option.key, option.value, option.span) for option in chosen.options]
+def _options(connector: s.Connector) -> list[tuple[str, str, Span | None]]:
+    return [(option.key, option.value, option.span) for option in connector.options]
 
 
-def declare(db: Database, found: Sequence[Definition]) -> list[str]:
-    """Applies what is new, and says what became of what was there before."""
-    wanted = {each.name.casefold() for each in found}
-    said = _drop_unread(db, wanted)
-    said += [note for each in found if (note := _apply(db, each)) is not None]
-    return said + _drop_unread(db, wanted)
+def declare(db: Database, definitions: Sequence[Definition]) -> list[str]:
+    """Apply the definitions; returns notes on what was replaced or dropped, and warnings."""
+    names = {definition.name.casefold() for definition in definitions}
+    notes = _drop_unlisted(db, names)
+    notes += [note for definition in definitions if (note := _apply(db, definition)) is not None]
+    return notes + _drop_unlisted(db, names)
 
 
-def _drop_unread(db: Database, wanted: set[str]) -> list[str]:
-    """Drops what is not wanted any more and not read any more, readers first."""
-    said = []
+def _drop_unlisted(db: Database, names: set[str]) -> list[str]:
+    """Drop relations that are neither listed in `names` nor read by others, readers first."""
+    notes = []
     catalog = runtime_of(db).catalog
     for relation in reversed(catalog.value.relations):
-        listed = relation.name.casefold() in wanted
-        if listed or not _is_ours(db, relation) or catalog.value.dependents(relation.name):
+        if relation.name.casefold() in names or not _is_ours(db, relation) or catalog.value.dependents(relation.name):
             continue
         db.sql(f"DROP {relation.described.upper()} {quoted(relation.name)}")
-        said.append(f"{relation.kind} {relation.name} is no longer listed and was dropped")
-    return said
+        notes.append(f"{relation.kind} {relation.name} is no longer listed and was dropped")
+    return notes
 
 
 def _apply(db: Database, definition: Definition) -> str | None:
     existing = runtime_of(db).catalog.value.find(definition.name)
-    text = _parsed(definition).text
+    text = _parse_one(definition).text
     if existing is None:
         return _run(db, definition, text, CREATE, None)
-    if _words(existing.sql) == _words(text):
+    if _significant_tokens(existing.sql) == _significant_tokens(text):
         return None
     if not _is_ours(db, existing):
-        raise definition.located(
+        raise definition.locate(
             make(
                 "ALREADY_EXISTS",
                 message=f"{existing.name} exists already in this folder, as a {existing.described}",
                 hint="give it another name, or name another folder: --data DIR",
             )
         )
-    anew = ", and starts from scratch" if existing.kind == "view" else ""
-    note = f"{definition.kind} {definition.name} has changed{anew}"
+    restart = ", and starts from scratch" if existing.kind == "view" else ""
+    note = f"{definition.kind} {definition.name} has changed{restart}"
     return _run(db, definition, REPLACE + text.removeprefix(CREATE), REPLACE, note)
 
 
 def _run(db: Database, definition: Definition, text: str, first: str, note: str | None) -> str | None:
-    """It is on record before it happens, so that it is known as ours however this ends."""
-    runtime_of(db).ledger.record(LEDGER, text)
+    """Run a statement. It is recorded first, so that the relation counts as declared here even if the process dies."""
+    runtime_of(db).ledger.record(ScriptStatement.of(LEDGER, text))
     try:
         result = db.sql(text)
     except Error as problem:
-        raise definition.located(problem, first) from None
-    said = [replace(each, message=f"{definition.name}: {each.message}") for each in result.warnings]
-    warnings = [f"warning {render(each)}" for each in said]
+        raise definition.locate(problem, first) from None
+    labelled = [replace(each, message=f"{definition.name}: {each.message}") for each in result.warnings]
+    warnings = [f"warning {render(each)}" for each in labelled]
     return "\n".join([*([note] if note else []), *warnings]) or None
 
 
-def _parsed(definition: Definition) -> s.Statement:
-    """The one statement that a definition is."""
+def _parse_one(definition: Definition) -> s.Statement:
+    """Parse a definition, which must be one statement."""
     first, *others = sql.parse(definition.create).statements
     if others:
         hint = "leave out what follows the ;"
@@ -107,11 +109,11 @@ def _parsed(definition: Definition) -> s.Statement:
     return first
 
 
-def _words(text: str) -> list[tuple[object, str]]:
-    """A CREATE statement without its first words, comments and blanks."""
+def _significant_tokens(text: str) -> list[tuple[object, str]]:
+    """The tokens of a CREATE statement after CREATE [OR REPLACE], without comments and whitespace."""
     body = text.removeprefix(REPLACE).removeprefix(CREATE)
     return [(token.token_type, token.text) for tokens in statements(body) for token in tokens]
 
 
 def _is_ours(db: Database, relation: Relation) -> bool:
-    return runtime_of(db).ledger.applied(LEDGER, relation.sql)
+    return runtime_of(db).ledger.applied(ScriptStatement.of(LEDGER, relation.sql))

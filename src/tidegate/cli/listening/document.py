@@ -1,4 +1,4 @@
-"""A YAML file as values that know where they stand."""
+"""A YAML file as values with their positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from tidegate.cli.listening.config import Origin
-from tidegate.cli.listening.environment import expanded, hide_braces, show_braces
+from tidegate.cli.listening.environment import expand, hide_braces, show_braces
 from tidegate.core.secrets import masked
 from tidegate.errors import Error, Span, make
 
@@ -18,7 +18,7 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Scalar:
-    """A value as text, `true` and `false` in one spelling. `own` shows the text itself rather than the file."""
+    """A value as text; booleans are `true` or `false`. `own` shows the text itself rather than the file."""
 
     text: str = field(repr=False)
     origin: Origin
@@ -34,14 +34,14 @@ class Items:
 
 @dataclass(frozen=True)
 class Fields:
-    """Values by their keys. `keys` is where each key stands."""
+    """Values by key. `keys`: the position of each key."""
 
     fields: Mapping[str, Node]
     keys: Mapping[str, Origin]
     origin: Origin
 
-    def place(self, key: str) -> Origin:
-        """A key with its value, if both are on one line."""
+    def position(self, key: str) -> Origin:
+        """The position of a key, with its value if both are on one line."""
         at, value = self.keys[key], self.fields[key].origin
         if at.label != value.label or at.span is None or value.span is None:
             return at
@@ -67,30 +67,30 @@ class _Reader:
     def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
         self.path, self.text, self.environment = path, text, environment
 
-    def node(self, found: yaml.Node, inside: tuple[yaml.Node, ...]) -> Node:
-        origin = self.origin(found)
-        if any(found is outer for outer in inside):
+    def node(self, node: yaml.Node, inside: tuple[yaml.Node, ...]) -> Node:
+        origin = self.origin(node)
+        if any(node is outer for outer in inside):
             raise origin.error("SYNTAX_ERROR", "this value contains itself", "write it out, without the alias")
-        match found:
+        match node:
             case yaml.ScalarNode():
-                return self.scalar(found, origin)
+                return self.scalar(node, origin)
             case yaml.SequenceNode():
-                return Items(tuple(self.node(item, (*inside, found)) for item in found.value), origin)
+                return Items(tuple(self.node(item, (*inside, node)) for item in node.value), origin)
             case yaml.MappingNode():
-                return self.fields(found, origin, inside)
+                return self.fields(node, origin, inside)
             case _:
-                raise origin.error("SYNTAX_ERROR", f"a {found.tag} cannot stand here")
+                raise origin.error("SYNTAX_ERROR", f"a {node.tag} cannot stand here")
 
-    def scalar(self, found: yaml.ScalarNode, origin: Origin) -> Scalar:
-        text = expanded(show_braces(found.value), self.environment, origin)
-        if found.tag == f"{_TAG}bool":
+    def scalar(self, node: yaml.ScalarNode, origin: Origin) -> Scalar:
+        text = expand(show_braces(node.value), self.environment, origin)
+        if node.tag == f"{_TAG}bool":
             text = "true" if text.casefold() in ("true", "yes", "on") else "false"
-        return Scalar(text, origin, self.own(found, text), found.tag == f"{_TAG}null")
+        return Scalar(text, origin, self.own(node, text), node.tag == f"{_TAG}null")
 
-    def fields(self, found: yaml.MappingNode, origin: Origin, inside: tuple[yaml.Node, ...]) -> Fields:
+    def fields(self, node: yaml.MappingNode, origin: Origin, inside: tuple[yaml.Node, ...]) -> Fields:
         keys: dict[str, Origin] = {}
         values: dict[str, Node] = {}
-        for key, value in found.value:
+        for key, value in node.value:
             at = self.origin(key)
             if not isinstance(key, yaml.ScalarNode):
                 raise at.error("SYNTAX_ERROR", "a key must be a word")
@@ -98,30 +98,30 @@ class _Reader:
                 first = keys[key.value].label
                 raise at.error("INVALID_OPTION", f"'{key.value}' is given twice", f"the first one is {first}")
             keys[key.value] = at
-            values[key.value] = self.node(value, (*inside, found))
+            values[key.value] = self.node(value, (*inside, node))
         return Fields(values, keys, origin)
 
-    def origin(self, found: yaml.Node) -> Origin:
-        """A place that has many lines is shown by its first one."""
-        start, end = found.start_mark.index, found.end_mark.index
-        label = f"{self.path.name}:{found.start_mark.line + 1}"
+    def origin(self, node: yaml.Node) -> Origin:
+        """The position of a node; of one with several lines, the first."""
+        start, end = node.start_mark.index, node.end_mark.index
+        label = f"{self.path.name}:{node.start_mark.line + 1}"
         line_end = self.text.find("\n", start)
         return Origin(label, self.text, Span(start, min(end, line_end) if line_end >= start else end))
 
-    def own(self, found: yaml.ScalarNode, text: str) -> Origin:
-        """The text with as many empty lines before it as make its lines those of the file."""
-        line = found.start_mark.line + (1 if found.style in ("|", ">") else 0)
+    def own(self, node: yaml.ScalarNode, text: str) -> Origin:
+        """The text itself, padded with empty lines so that its line numbers are those of the file."""
+        line = node.start_mark.line + (1 if node.style in ("|", ">") else 0)
         return Origin(f"{self.path.name}:{line + 1}", "\n" * line + text, Span(line, line + len(text)))
 
 
 def _not_yaml(path: Path, text: str, problem: yaml.YAMLError) -> Error:
-    """The text around it is not shown: what is secret in it cannot be told from the rest."""
-    line, said = _said(text, problem)
-    hint = "indent with blanks, not with tabs" if "'\\t'" in said else None
-    return make("SYNTAX_ERROR", message=f"{path.name}:{line}: this is not YAML: {show_braces(said)}", hint=hint)
+    """The error for a file that is not YAML. It shows no text, since secrets in it cannot be recognised."""
+    line, reason = _explain(text, problem)
+    hint = "indent with blanks, not with tabs" if "'\\t'" in reason else None
+    return make("SYNTAX_ERROR", message=f"{path.name}:{line}: this is not YAML: {show_braces(reason)}", hint=hint)
 
 
-def _said(text: str, problem: yaml.YAMLError) -> tuple[int, str]:
+def _explain(text: str, problem: yaml.YAMLError) -> tuple[int, str]:
     match problem:
         case yaml.MarkedYAMLError(problem_mark=yaml.Mark(line=line)):
             return line + 1, problem.problem or problem.context or "it cannot be read"

@@ -29,7 +29,7 @@ MAIN = {
     ("adapter", "webhook"): "url",
     ("adapter", "sse"): "port",
 }
-"""The option that is meant when only a value is given: `file: events.jsonl`."""
+"""The option that a single value stands for: `file: events.jsonl`."""
 
 _BROKERS = dict.fromkeys(("brokers", *map(folded_key, BROKERS)), "bootstrap_servers")
 SPELLINGS = {
@@ -37,7 +37,7 @@ SPELLINGS = {
     ("source", "kafka"): _BROKERS,
     ("adapter", "kafka"): _BROKERS,
 }
-"""Options that flags can say too have one name, so that the flag takes the place of what the file says."""
+"""Options that are also flags have one name, so that the flag overrides the file."""
 
 
 def sources(node: Node) -> Iterator[Endpoint]:
@@ -62,9 +62,9 @@ def _endpoints(node: Node, role: Role, kinds: Sequence[str]) -> Iterator[Endpoin
 
 
 def _by_key(key: str, node: Node, origin: Origin, role: Role, kinds: Sequence[str]) -> Endpoint:
-    typed = _type(node)
-    if typed is not None:
-        kind = _kind(typed.text, typed.origin, role, kinds)
+    type_node = _type_node(node)
+    if type_node is not None:
+        kind = _kind(type_node.text, type_node.origin, role, kinds)
         return _endpoint(key, kind, node, origin, role, ("type",))
     if key not in kinds:
         hint = did_you_mean(key, kinds) if nearest(key, kinds) else f"say what it is: type: {' | '.join(kinds)}"
@@ -75,20 +75,20 @@ def _by_key(key: str, node: Node, origin: Origin, role: Role, kinds: Sequence[st
 def _of_list(node: Node, role: Role, kinds: Sequence[str]) -> Endpoint:
     if isinstance(node, Scalar) and not node.is_null:
         kind = _kind(node.text, node.origin, role, kinds)
-        nothing = Scalar("true", node.origin, node.own)
-        return _endpoint(default_name(role, kind), kind, nothing, node.origin, role)
-    typed = _type(node)
-    if typed is None:
+        no_options = Scalar("true", node.origin, node.own)
+        return _endpoint(default_name(role, kind), kind, no_options, node.origin, role)
+    type_node = _type_node(node)
+    if type_node is None:
         raise node.origin.error("MISSING_OPTION", f"this {role} has no type", f"add type: {' | '.join(kinds)}")
-    kind = _kind(typed.text, typed.origin, role, kinds)
-    named = node.fields.get("name") if isinstance(node, Fields) else None
-    name = named.text if isinstance(named, Scalar) else default_name(role, kind)
-    return _endpoint(name, kind, node, typed.origin, role, ("type", "name"))
+    kind = _kind(type_node.text, type_node.origin, role, kinds)
+    name_node = node.fields.get("name") if isinstance(node, Fields) else None
+    name = name_node.text if isinstance(name_node, Scalar) else default_name(role, kind)
+    return _endpoint(name, kind, node, type_node.origin, role, ("type", "name"))
 
 
-def _type(node: Node) -> Scalar | None:
-    found = node.fields.get("type") if isinstance(node, Fields) else None
-    return found if isinstance(found, Scalar) and not found.is_null else None
+def _type_node(node: Node) -> Scalar | None:
+    value = node.fields.get("type") if isinstance(node, Fields) else None
+    return value if isinstance(value, Scalar) and not value.is_null else None
 
 
 def _kind(text: str, origin: Origin, role: Role, kinds: Sequence[str]) -> str:
@@ -97,9 +97,9 @@ def _kind(text: str, origin: Origin, role: Role, kinds: Sequence[str]) -> str:
     return text.casefold()
 
 
-def _endpoint(name: str, kind: str, node: Node, origin: Origin, role: Role, taken: Sequence[str] = ()) -> Endpoint:
+def _endpoint(name: str, kind: str, node: Node, origin: Origin, role: Role, skip: Sequence[str] = ()) -> Endpoint:
     checked_name(name, f"{'an' if role == 'adapter' else 'a'} {role}", origin)
-    settings = _settings(node, taken) if isinstance(node, Fields) else _main_setting(kind, node, role)
+    settings = _settings(node, skip) if isinstance(node, Fields) else _main_setting(kind, node, role)
     spellings = SPELLINGS.get((role, kind), {})
     return Endpoint(
         name, kind, tuple(replace(each, key=spellings.get(each.key, each.key)) for each in settings), origin
@@ -114,23 +114,23 @@ def _main_setting(kind: str, node: Node, role: Role) -> Iterator[Setting]:
         raise node.origin.error(
             "INVALID_OPTION", f"{kind} must be a map of options", f"write {kind}: {{option: value}}"
         )
-    yield Setting(key, joined(node, key), node.origin)
+    yield Setting(key, join_values(node, key), node.origin)
 
 
-def _settings(node: Fields, taken: Sequence[str]) -> Iterator[Setting]:
-    """Options inside of an option go by both names: `headers: {X-Team: a}` is `headers.X-Team`."""
+def _settings(node: Fields, skip: Sequence[str]) -> Iterator[Setting]:
+    """The options of a map. Nested options are flattened: `headers: {X-Team: a}` is `headers.X-Team`."""
     for key, each in node.fields.items():
-        if key in taken:
+        if key in skip:
             continue
         if isinstance(each, Fields):
             for inner, value in each.fields.items():
-                yield Setting(f"{folded_key(key)}.{inner}", joined(value, f"{key}.{inner}"), each.place(inner))
+                yield Setting(f"{folded_key(key)}.{inner}", join_values(value, f"{key}.{inner}"), each.position(inner))
         else:
-            yield Setting(folded_key(key), joined(each, key), node.place(key))
+            yield Setting(folded_key(key), join_values(each, key), node.position(key))
 
 
-def joined(node: Node, what: str) -> str:
-    """A value, or the values of a list with commas between."""
+def join_values(node: Node, what: str) -> str:
+    """A value as text; the values of a list are joined with commas."""
     match node:
         case Scalar(is_null=False):
             return node.text

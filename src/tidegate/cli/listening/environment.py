@@ -1,4 +1,4 @@
-"""`${NAME}` in the values of a file: what the environment says."""
+"""`${NAME}` in the values of a file: environment variables."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _SHOWN = str.maketrans("\ue000\ue001", "{}")
 
 
 def hide_braces(text: str) -> str:
-    """Makes `${NAME}` readable for YAML between { and } too, where braces have a meaning. Nothing moves."""
-    return _BRACES.sub(lambda found: found[0].translate(_HIDDEN), text)
+    """Hide the braces of `${NAME}` from YAML, which reads braces as a map. Positions stay."""
+    return _BRACES.sub(lambda match: match[0].translate(_HIDDEN), text)
 
 
 def show_braces(text: str) -> str:
     return text.translate(_SHOWN)
 
 
-def expanded(text: str, environment: Mapping[str, str], origin: Origin) -> str:
-    """`${NAME}` and `${NAME:-default}` replaced; `$$` is a dollar, and so is one before anything else."""
+def expand(text: str, environment: Mapping[str, str], origin: Origin) -> str:
+    """Replace `${NAME}` and `${NAME:-default}`. `$$` is a dollar sign, and so is a `$` before any other character."""
 
-    def value(found: re.Match[str]) -> str:
-        if found["bad"] is not None:
+    def value(match: re.Match[str]) -> str:
+        if match["bad"] is not None:
             hint = "write ${NAME} or ${NAME:-default}, and $$ for a dollar"
-            raise origin.error("INVALID_OPTION", f"{found['bad']} does not name an environment variable", hint)
-        return _variable(found, environment, origin) if found["name"] else "$"
+            raise origin.error("INVALID_OPTION", f"{match['bad']} does not name an environment variable", hint)
+        return _variable(match, environment, origin) if match["name"] else "$"
 
     return _REFERENCE.sub(value, text)
 
 
-def _variable(found: re.Match[str], environment: Mapping[str, str], origin: Origin) -> str:
-    name, default = found["name"], found["default"]
-    said = environment.get(name)
+def _variable(match: re.Match[str], environment: Mapping[str, str], origin: Origin) -> str:
+    name, default = match["name"], match["default"]
+    value = environment.get(name)
     if default is not None:
-        return said or default
-    if said is None:
+        return value or default
+    if value is None:
         raise missing(name, origin, f"export {name}=..., or give a default: ${{{name}:-...}}")
-    return said
+    return value
 
 
 def missing(name: str, origin: Origin, hint: str) -> Exception:

@@ -1,4 +1,4 @@
-"""What the flags of the command line mean."""
+"""The flags of `tidegate listen` as configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.errors import Span
 
 
 class Flag(NamedTuple):
-    """A flag that is one option of a source or an adapter. `required`: it cannot do without."""
+    """A flag that is one option of a source or an adapter. `required`: the endpoint needs it."""
 
     role: Role
     kind: str
@@ -59,21 +59,21 @@ FLAGS = {
 }
 
 
-def endpoints(given: Mapping[str, str], role: Role, environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """The sources or adapters that flags with a value speak of. A flag that ends in -env names the variable with the
-    value."""
-    found: dict[str, Endpoint] = {}
-    for name, value in given.items():
+def endpoints(values: Mapping[str, str], role: Role, environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """The sources or adapters of the flags that have a value. A flag that ends in -env names the environment variable
+    with the value."""
+    by_kind: dict[str, Endpoint] = {}
+    for name, value in values.items():
         flag, origin = FLAGS[name], Origin(name)
         if flag.role != role:
             continue
         if not value.strip():
             raise origin.error("INVALID_OPTION", "its value is empty", "if it is a variable of the shell: is it set?")
-        known = found.setdefault(flag.kind, Endpoint(default_name(role, flag.kind), flag.kind, (), origin))
+        endpoint = by_kind.setdefault(flag.kind, Endpoint(default_name(role, flag.kind), flag.kind, (), origin))
         if flag.option:
-            said = _from_environment(value, environment, origin) if name.endswith("-env") else value
-            found[flag.kind] = known.with_defaults([Setting(flag.option, said, origin)])
-    return tuple(found.values())
+            setting = _from_environment(value, environment, origin) if name.endswith("-env") else value
+            by_kind[flag.kind] = endpoint.with_defaults([Setting(flag.option, setting, origin)])
+    return tuple(by_kind.values())
 
 
 def _from_environment(name: str, environment: Mapping[str, str], origin: Origin) -> str:
@@ -87,9 +87,9 @@ def read_view(text: str) -> View:
     name, colon, query = text.partition(":")
     name = name.strip()
     if not colon or len(name.split()) != 1:
-        shown = text.strip() if len(text.strip()) <= 40 else f"{text.strip()[:40]}..."
+        excerpt = text.strip() if len(text.strip()) <= 40 else f"{text.strip()[:40]}..."
         origin = Origin("--view-query")
-        raise origin.error("INVALID_OPTION", f"'{shown}' has no name", "write --view-query 'name:SELECT ...'")
+        raise origin.error("INVALID_OPTION", f"'{excerpt}' has no name", "write --view-query 'name:SELECT ...'")
     checked_name(name, "a view", Origin("--view-query"))
     origin = Origin(f"--view-query {name}")
     if not query.strip():
@@ -98,7 +98,7 @@ def read_view(text: str) -> View:
 
 
 def flag_config(
-    given: Mapping[str, str],
+    values: Mapping[str, str],
     views: Sequence[str],
     environment: Mapping[str, str],
     *,
@@ -111,11 +111,11 @@ def flag_config(
     metrics_host: str | None = None,
     master: str | None = None,
 ) -> Config:
-    """The config that the flags say, as far as they say it."""
+    """The configuration that the flags set."""
     return Config(
-        sources=endpoints(given, "source", environment),
+        sources=endpoints(values, "source", environment),
         views=tuple(read_view(text) for text in views),
-        adapters=endpoints(given, "adapter", environment),
+        adapters=endpoints(values, "adapter", environment),
         channels=Setting("channels", ", ".join(channels), Origin("--channel")) if channels else None,
         emit=None if emit is None else checked_emit(emit, Origin("--view-emit")),
         max_groups=None if max_groups is None else checked_max_groups(str(max_groups), Origin("--view-max-groups")),

@@ -1,4 +1,4 @@
-"""One config out of a file's and the flags', with everything that neither says."""
+"""The configuration of a file and of flags, merged and completed with defaults."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tidegate.cli.listening.flags import FLAGS
 from tidegate.errors import make
 
 CONNECTION = ("url", "host", "hostname", "port", "database", "dbname", "user", "username", "password", "sslmode")
-"""Where a PostgreSQL database is, and who asks: said once for all sources that read it."""
+"""Options of the connection to PostgreSQL, which its sources share."""
 
 T = TypeVar("T")
 
 
-def merged(file: Config, flags: Config) -> Config:
-    """What the flags say goes before what the file says: option by option for sources and adapters, as a whole for
+def merge(file: Config, flags: Config) -> Config:
+    """Merge a file with flags. Flags override the file: option by option for sources and adapters, as a whole for
     views."""
-    _refuse_twins("view", file.views)
-    _refuse_twins("view", flags.views)
-    _refuse_twins("source", file.sources)
-    _refuse_twins("adapter", file.adapters)
+    _check_unique("view", file.views)
+    _check_unique("view", flags.views)
+    _check_unique("source", file.sources)
+    _check_unique("adapter", file.adapters)
     by_flag = {view.name.casefold() for view in flags.views}
     return Config(
         sources=_endpoints(file.sources, flags.sources),
@@ -48,40 +48,40 @@ def _first(value: T | None, other: T | None) -> T | None:
 
 
 def _endpoints(file: Sequence[Endpoint], flags: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    known = {each.name: each for each in file}
-    said = {each.name: each for each in flags}
-    both = [replace(said[name].with_defaults(each.settings), origin=each.origin) if name in said else each
-            for name, each in known.items()]  # fmt: skip
-    return (*both, *(each for name, each in said.items() if name not in known))
+    in_file = {each.name: each for each in file}
+    in_flags = {each.name: each for each in flags}
+    merged = [replace(in_flags[name].with_defaults(each.settings), origin=each.origin) if name in in_flags else each
+            for name, each in in_file.items()]  # fmt: skip
+    return (*merged, *(each for name, each in in_flags.items() if name not in in_file))
 
 
-def _refuse_twins(what: str, things: Iterable[View] | Iterable[Endpoint]) -> None:
-    seen: dict[str, Origin] = {}
-    for each in things:
-        first = seen.setdefault(each.name.casefold(), each.origin)
-        if first is not each.origin:
+def _check_unique(noun: str, items: Iterable[View] | Iterable[Endpoint]) -> None:
+    origins: dict[str, Origin] = {}
+    for item in items:
+        first = origins.setdefault(item.name.casefold(), item.origin)
+        if first is not item.origin:
             hint = f"the first one is {first.label}: give one of them another name"
-            raise each.origin.error("INVALID_OPTION", f"{what} {each.name} is declared twice", hint)
+            raise item.origin.error("INVALID_OPTION", f"{noun} {item.name} is declared twice", hint)
 
 
-def completed(config: Config) -> Config:
-    """The config with defaults in place of what was not said; refuses one that lacks something."""
-    _refuse_loose_defaults(config)
+def complete_config(config: Config) -> Config:
+    """Add defaults, and raise if something is missing."""
+    _check_defaults(config)
     sources = _with_connection(config.sources)
     for each in chain(sources, config.adapters):
-        _refuse_missing_flag(each)
-    done = replace(
+        _check_flags(each)
+    completed = replace(
         config,
         sources=_with_tables(sources),
         views=tuple(_with_view_defaults(view, config) for view in config.views),
         adapters=tuple(each.with_defaults([*_format(each), _channels(config)]) for each in config.adapters),
     )
-    _refuse_empty(done)
-    _refuse_shared_names(done)
-    return done
+    _check_not_empty(completed)
+    _check_names(completed)
+    return completed
 
 
-def _refuse_loose_defaults(config: Config) -> None:
+def _check_defaults(config: Config) -> None:
     if config.data and config.temporary:
         raise make("INVALID_OPTION", message="--data and --temporary contradict each other", hint="leave one out")
     for setting in (config.emit, config.max_groups):
@@ -98,17 +98,17 @@ def _with_connection(sources: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
     postgres = next((each for each in sources if each.name == "postgres"), None)
     shared = [] if postgres is None else [each for each in postgres.settings if each.key in CONNECTION]
     return tuple(
-        each.with_defaults(shared) if each.kind in ("notify", "outbox") and not _has_place(each) else each
+        each.with_defaults(shared) if each.kind in ("notify", "outbox") and not _has_address(each) else each
         for each in sources
     )
 
 
-def _has_place(endpoint: Endpoint) -> bool:
+def _has_address(endpoint: Endpoint) -> bool:
     return any(setting.key in ("url", "host", "hostname") for setting in endpoint.settings)
 
 
 def _with_tables(sources: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-    """A `postgres` that only says where the database is captures nothing itself."""
+    """Leave out a `postgres` source that only names the database for others: it captures nothing itself."""
     borrowed = any(each.kind in ("notify", "outbox") for each in sources)
     bare = [each for each in sources if each.kind == "postgres" and each.get("tables") is None]
     for each in bare:
@@ -119,8 +119,8 @@ def _with_tables(sources: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
     return tuple(each for each in sources if each not in bare)
 
 
-def _refuse_missing_flag(endpoint: Endpoint) -> None:
-    """Of what the flags alone describe, everything must be there; what a file describes its connector checks."""
+def _check_flags(endpoint: Endpoint) -> None:
+    """Raise if a required flag is missing. Options of a file are checked by the connector."""
     if not endpoint.origin.is_flag:
         return
     needed = {name: flag for name, flag in FLAGS.items() if flag.kind == endpoint.kind and flag.required}
@@ -141,13 +141,13 @@ def _format(adapter: Endpoint) -> list[Setting]:
 
 
 def _channels(config: Config) -> Setting:
-    """The results of views if there are views, else everything."""
+    """The channels of view results if there are views, else all channels."""
     if config.channels is not None:
         return config.channels
     return Setting("channels", f"{RESULTS}*" if config.views else "*", Origin("--channel"))
 
 
-def _refuse_empty(config: Config) -> None:
+def _check_not_empty(config: Config) -> None:
     if not config.sources:
         hint = "add --postgres URL --table NAME, or --config FILE.yaml"
         raise make("MISSING_OPTION", message="there is nothing to listen to", hint=hint)
@@ -156,11 +156,11 @@ def _refuse_empty(config: Config) -> None:
         raise make("MISSING_OPTION", message="there is no view and no adapter, so there would be no output", hint=hint)
 
 
-def _refuse_shared_names(config: Config) -> None:
-    seen: dict[str, str] = {BUS: "bus"}
-    for what, things in (("source", config.sources), ("view", config.views), ("adapter", config.adapters)):
-        for each in things:
-            other = seen.setdefault(each.name.casefold(), what)
-            if other != what:
-                message = f"{what} {each.name} has the name of the {other}"
-                raise each.origin.error("INVALID_OPTION", message, f"give the {what} another name")
+def _check_names(config: Config) -> None:
+    nouns: dict[str, str] = {BUS: "bus"}
+    for noun, items in (("source", config.sources), ("view", config.views), ("adapter", config.adapters)):
+        for item in items:
+            other = nouns.setdefault(item.name.casefold(), noun)
+            if other != noun:
+                message = f"{noun} {item.name} has the name of the {other}"
+                raise item.origin.error("INVALID_OPTION", message, f"give the {noun} another name")

@@ -1,4 +1,4 @@
-"""What a user is told when it listens."""
+"""The notice that `tidegate listen` prints when it is ready."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.cli.listening.config import Config, Endpoint
-from tidegate.core.options import options_shown
+from tidegate.core.options import mask_options
 from tidegate.errors import enumerated
 
 SUBJECTS = ("tables", "table", "channels", "topic", "port")
-"""What is most worth knowing of a source."""
+"""The options that describe a source, most specific first."""
 
-PLACES = ("path", "url", "port", "bootstrap_servers")
-"""And of an adapter."""
+DESTINATIONS = ("path", "url", "port", "bootstrap_servers")
+"""The options that name the destination of an adapter."""
 
 
 def notice(config: Config, folder: Path | None, metrics: str | None) -> dict[str, Any]:
-    """For programs: sources, views and adapters with their options, and where data and metrics are."""
+    """The notice for programs: sources, views and adapters with their options, data folder and metrics."""
     return {
         "sources": {each.name: _options(each) for each in config.sources},
         "views": [view.name for view in config.views],
@@ -40,7 +40,7 @@ def notice_lines(config: Config, folder: Path | None, metrics: str | None) -> It
     if config.views:
         yield "  views: " + ", ".join(view.name for view in config.views)
     for each in config.adapters:
-        yield f"  to {_place(each)}: {each.get('channels')}"
+        yield f"  to {_destination(each)}: {each.get('channels')}"
     yield f"  data: {folder.absolute()}" if folder is not None else "  data: none is kept"
     if folder is not None and not config.adapters:
         yield f"  tidegate tail {folder} VIEW follows a view"
@@ -50,15 +50,15 @@ def notice_lines(config: Config, folder: Path | None, metrics: str | None) -> It
 
 
 def _options(endpoint: Endpoint) -> dict[str, str]:
-    return options_shown({"type": endpoint.kind} | {setting.key: setting.value for setting in endpoint.settings})
+    return mask_options({"type": endpoint.kind} | {setting.key: setting.value for setting in endpoint.settings})
 
 
 def _subject(source: Endpoint) -> str:
-    found = next((source.get(key) for key in SUBJECTS if source.get(key)), None)
-    return source.name if found is None else f"{source.name} ({found})"
+    subject = next((source.get(key) for key in SUBJECTS if source.get(key)), None)
+    return source.name if subject is None else f"{source.name} ({subject})"
 
 
-def _place(adapter: Endpoint) -> str:
-    shown = _options(adapter)
-    found = next((shown[key] for key in PLACES if key in shown), None)
-    return adapter.name if found is None else f"{adapter.name} ({found})"
+def _destination(adapter: Endpoint) -> str:
+    options = _options(adapter)
+    destination = next((options[key] for key in DESTINATIONS if key in options), None)
+    return adapter.name if destination is None else f"{adapter.name} ({destination})"

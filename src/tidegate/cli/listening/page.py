@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class MetricsPage:
-    """Serves from the start, so that a port in use is an error before Spark starts, and has metrics while a database is
-    open."""
+    """The page at /metrics. It is served from the start, so that a port in use is an error before Spark starts; it
+    responds with 503 while no database is open."""
 
     def __init__(self) -> None:
         self.address: str | None = None
         self._db: Database | None = None
 
     @contextmanager
-    def about(self, db: Database) -> Iterator[None]:
+    def serving(self, db: Database) -> Iterator[None]:
         self._db = db
         try:
             yield
@@ -51,7 +51,7 @@ def metrics_page(config: Config) -> Iterator[MetricsPage]:
         yield page
         return
     host = config.metrics_host or LOOPBACK
-    server = _served(config, host, config.metrics_port, page)
+    server = _serve(config, host, config.metrics_port, page)
     page.address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/metrics"
     try:
         yield page
@@ -59,7 +59,7 @@ def metrics_page(config: Config) -> Iterator[MetricsPage]:
         server.close()
 
 
-def _served(config: Config, host: str, port: int, page: MetricsPage) -> MetricsServer:
+def _serve(config: Config, host: str, port: int, page: MetricsPage) -> MetricsServer:
     try:
         return MetricsServer(host, port, page.collect)
     except Error as problem:

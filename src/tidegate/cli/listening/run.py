@@ -1,4 +1,4 @@
-"""`tidegate listen` at work."""
+"""Run `tidegate listen`: apply the configuration and follow its sources."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tidegate.cli.listening.merging import CONNECTION
 from tidegate.cli.listening.notice import notice, notice_lines
 from tidegate.cli.listening.page import metrics_page
 from tidegate.cli.listening.statements import Definition
-from tidegate.cli.opening import opened, told
-from tidegate.cli.run import ended_by_signal, refuse_foreign
+from tidegate.cli.opening import open_database, status_line
+from tidegate.cli.run import check_data_folder, stop_on_signal
 from tidegate.core.secrets import is_secret, masked
 from tidegate.database import runtime_of
 from tidegate.errors import make
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.25
 
 
-def listen_to(config: Config, found: Sequence[Definition], *, once: bool, as_json: bool) -> None:
-    """Runs the pipeline of a config until someone ends it, or (`once`) until all that is there has been taken in."""
+def listen_to(config: Config, statements: Sequence[Definition], *, once: bool, as_json: bool) -> None:
+    """Run the pipeline of a configuration until a signal arrives, or (`once`) until available input is processed."""
     folder = None if config.temporary else config.data or default_folder(config)
     if folder is not None:
-        refuse_foreign(folder)
-    with metrics_page(config) as page, opened(folder, master=config.master) as db:
-        with told_when_away():
-            _declare(db, found)
-        with page.about(db), ended_by_signal() as ended:
+        check_data_folder(folder)
+    with metrics_page(config) as page, open_database(folder, master=config.master) as db:
+        with report_unreachable():
+            _declare(db, statements)
+        with page.serving(db), stop_on_signal() as ended:
             if once:
-                with told_when_away():
+                with report_unreachable():
                     catch_up(db, ended)
             else:
-                _follow(db, ended, partial(_say, config, folder, page.address, as_json))
+                _follow(db, ended, partial(_print_notice, config, folder, page.address, as_json))
 
 
 @contextmanager
-def told_when_away() -> Iterator[None]:
-    """A server that cannot be reached is tried again while it runs, but not to drop a source, nor with `once`."""
+def report_unreachable() -> Iterator[None]:
+    """Raise PIPELINE_FAILED if a server cannot be reached: it is not retried for DROP, nor with `once`."""
     try:
         yield
     except BrokenPipeError:
@@ -61,96 +61,96 @@ def told_when_away() -> Iterator[None]:
 
 
 def default_folder(config: Config) -> Path:
-    """A folder of the user's state that belongs to what is listened to, and to the file that says so."""
+    """The data folder for these sources and this file, among the user's state."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     file = "" if config.file is None else str(config.file.absolute())
-    known = "\n".join([file, *sorted(map(_identity, config.sources))])
-    digest = hashlib.sha256(known.encode()).hexdigest()[:10]
+    identity = "\n".join([file, *sorted(map(_identity, config.sources))])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
     return state / "tidegate" / "listen" / f"{_title(config.sources[0])}-{digest}"
 
 
 def _identity(source: Endpoint) -> str:
-    """Where a source is. Tables come and go, and passwords change."""
-    places = (*CONNECTION, "bootstrap_servers", "topic")
-    said = [each for each in source.settings if each.key in places and not is_secret(each.key)]
-    return " ".join([source.name, *(f"{each.key}={masked(each.key, each.value)}" for each in said)])
+    """The address of a source, without parts that may change: tables and passwords."""
+    address = (*CONNECTION, "bootstrap_servers", "topic")
+    options = [each for each in source.settings if each.key in address and not is_secret(each.key)]
+    return " ".join([source.name, *(f"{each.key}={masked(each.key, each.value)}" for each in options)])
 
 
 def _title(source: Endpoint) -> str:
     """The name of the database, else of the source."""
-    found = re.search(r"://[^/]*/([\w\-]+)", source.get("url") or "")
-    return found[1] if found else source.get("database") or source.name
+    match = re.search(r"://[^/]*/([\w\-]+)", source.get("url") or "")
+    return match[1] if match else source.get("database") or source.name
 
 
-def _declare(db: Database, found: Sequence[Definition]) -> None:
-    with told("reading the definitions ..."):
-        notes = declare(db, found)
+def _declare(db: Database, statements: Sequence[Definition]) -> None:
+    with status_line("reading the definitions ..."):
+        notes = declare(db, statements)
     for note in notes:
         print(note, file=sys.stderr, flush=True)
 
 
 def catch_up(db: Database, ended: threading.Event) -> None:
-    """What a sink tries again, and will be through with sooner or later, is waited for."""
+    """Process available input, and wait for sinks that retry."""
     _unless_ended(db.step, db, ended)
     while runtime_of(db).sinks.retrying() and not ended.wait(LOOK_SECONDS):
         pass
     db.stop()
     if ended.is_set():
-        _say_who_lags(db)
+        _report_lag(db)
     else:
-        _refuse_undelivered(db)
+        _check_delivered(db)
 
 
-def _refuse_undelivered(db: Database) -> None:
+def _check_delivered(db: Database) -> None:
     for sink, reason in runtime_of(db).sinks.failures.items():
         message = f"sink {sink} did not receive everything: {reason}"
         raise make("PIPELINE_FAILED", message=message, hint="the same command resumes from there")
 
 
-def _say_who_lags(db: Database) -> None:
-    """Nothing of it is lost, but who ends it may want to know."""
+def _report_lag(db: Database) -> None:
+    """Print which sinks are behind. Nothing is lost: the next run continues there."""
     for sink, steps in runtime_of(db).sinks.behind().items():
         if steps:
             print(f"sink {sink} is behind: the next run continues there", file=sys.stderr, flush=True)
 
 
-def _follow(db: Database, ended: threading.Event, say: Callable[[], None]) -> None:
+def _follow(db: Database, ended: threading.Event, print_notice: Callable[[], None]) -> None:
     prepare(db, ended)
     if not ended.is_set():
-        with told("starting the pipeline ..."):
+        with status_line("starting the pipeline ..."):
             db.start(lambda tables: db.stop() if ended.is_set() else None)
-        say()
+        print_notice()
     while not ended.wait(LOOK_SECONDS) and db.wait(timeout=0):
         pass
     db.stop()
-    _say_who_lags(db)
+    _report_lag(db)
 
 
 def prepare(db: Database, ended: threading.Event) -> None:
-    """Whoever is told that it listens can rely on it: from then on no change is missed. A server that is away is tried
-    again later."""
+    """Catch up with the sources before the notice is printed: no change after the notice is missed. A server that
+    cannot be reached is retried later."""
     try:
-        with told("processing available input ..."):
+        with status_line("processing available input ..."):
             _unless_ended(runtime_of(db).captures.catch_up, db, ended)
     except OSError as problem:
         print(f"{problem}: retrying", file=sys.stderr, flush=True)
 
 
 def _unless_ended(call: Callable[[], object], db: Database, ended: threading.Event) -> None:
-    """Waits for a call, which is stopped when someone ends it."""
+    """Wait for a call; stop the pipeline if a signal arrives first."""
     with ThreadPoolExecutor(1) as pool:
         work = pool.submit(call)
         while not work.done() and not ended.wait(LOOK_SECONDS):
             pass
         if not work.done():
             db.stop()
-            with runtime_of(db).sinks.hurried():
+            with runtime_of(db).sinks.time_limit():
                 wait([work])
         work.result()
 
 
-def _say(config: Config, folder: Path | None, page: str | None, as_json: bool) -> None:
-    """To stderr: stdout is for events."""
+def _print_notice(config: Config, folder: Path | None, page: str | None, as_json: bool) -> None:
+    """Print the notice on stderr: stdout is for events."""
     if as_json:
         print(json.dumps({"listening": notice(config, folder, page)}), file=sys.stderr, flush=True)
     else:

@@ -1,4 +1,4 @@
-"""What the sections of the YAML file mean."""
+"""The sections of the YAML file as configuration."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tidegate.cli.listening.config import (
     checked_port,
 )
 from tidegate.cli.listening.document import Fields, Items, Node, Scalar, read_document
-from tidegate.cli.listening.endpoints import adapters, joined, sources
+from tidegate.cli.listening.endpoints import adapters, join_values, sources
 from tidegate.errors import did_you_mean
 
 VIEW_KEYS = ("name", "query", "emit", "max_groups")
 
 
 def read_config(path: Path, text: str, environment: Mapping[str, str]) -> Config:
-    """The config that a file says, as far as it says it."""
+    """The configuration that a file sets."""
     root = read_document(path, text, environment)
     config = Config(file=path)
     if root is None:
@@ -56,7 +56,7 @@ def unknown_key(key: str, known: Mapping[str, object] | tuple[str, ...], where: 
 
 
 def text_of(node: Node, what: str, usage: str) -> Scalar:
-    """A single value that is there; `usage` shows one."""
+    """A single value that is not null; `usage` is an example for the error."""
     if not isinstance(node, Scalar) or node.is_null:
         message = f"{what} must be a single value, not {kind(node)}"
         raise node.origin.error("INVALID_OPTION", message, f"write {usage}")
@@ -64,8 +64,8 @@ def text_of(node: Node, what: str, usage: str) -> Scalar:
 
 
 def _one_source(config: Config, key: str, node: Node) -> Config:
-    whole = Fields({key: node}, {key: node.origin}, node.origin)
-    return replace(config, sources=(*config.sources, *sources(whole)))
+    section = Fields({key: node}, {key: node.origin}, node.origin)
+    return replace(config, sources=(*config.sources, *sources(section)))
 
 
 def _sources(config: Config, key: str, node: Node) -> Config:
@@ -77,15 +77,15 @@ def _adapters(config: Config, key: str, node: Node) -> Config:
 
 
 def _views(config: Config, key: str, node: Node) -> Config:
-    """As a map of names, or as a list of views that have one."""
+    """Read views: a map by name, or a list of views with a name."""
     if isinstance(node, Fields):
-        found = [_view(name, each, node.keys[name]) for name, each in node.fields.items()]
+        views = [_view(name, each, node.keys[name]) for name, each in node.fields.items()]
     elif isinstance(node, Items):
-        found = [_listed_view(each) for each in node.items]
+        views = [_listed_view(each) for each in node.items]
     else:
         hint = "write views: {name: {query: SELECT ...}}, or a list of {name: ..., query: ...}"
         raise node.origin.error("INVALID_OPTION", f"views must be a map or a list, not {kind(node)}", hint)
-    return replace(config, views=tuple(found))
+    return replace(config, views=tuple(views))
 
 
 def _listed_view(node: Node) -> View:
@@ -102,15 +102,15 @@ def _view(name: str, node: Node, origin: Origin) -> View:
     checked_name(name, "a view", origin)
     if isinstance(node, Scalar) and not node.is_null:
         return View(name, node.text, node.own)
-    given = node.fields if isinstance(node, Fields) else {}
-    for key in given:
+    fields = node.fields if isinstance(node, Fields) else {}
+    for key in fields:
         if key not in VIEW_KEYS:
             raise unknown_key(key, VIEW_KEYS, f"view {name}", node.keys[key] if isinstance(node, Fields) else origin)
-    if "query" not in given:
+    if "query" not in fields:
         raise origin.error("MISSING_OPTION", f"view {name} has no query", "add query: SELECT ... FROM pgcdc_events ...")
-    query = text_of(given["query"], f"the query of view {name}", "query: SELECT ... FROM pgcdc_events ...")
-    emit = text_of(given["emit"], "emit", "emit: batch") if "emit" in given else None
-    groups = text_of(given["max_groups"], "max_groups", "max_groups: 10000") if "max_groups" in given else None
+    query = text_of(fields["query"], f"the query of view {name}", "query: SELECT ... FROM pgcdc_events ...")
+    emit = text_of(fields["emit"], "emit", "emit: batch") if "emit" in fields else None
+    groups = text_of(fields["max_groups"], "max_groups", "max_groups: 10000") if "max_groups" in fields else None
     return View(
         name,
         query.text,
@@ -121,7 +121,7 @@ def _view(name: str, node: Node, origin: Origin) -> View:
 
 
 def _channels(config: Config, key: str, node: Node) -> Config:
-    return replace(config, channels=Setting("channels", joined(node, "channels"), node.origin))
+    return replace(config, channels=Setting("channels", join_values(node, "channels"), node.origin))
 
 
 def _data(config: Config, key: str, node: Node) -> Config:
@@ -129,15 +129,15 @@ def _data(config: Config, key: str, node: Node) -> Config:
 
 
 def _temporary(config: Config, key: str, node: Node) -> Config:
-    found = text_of(node, key, "temporary: true")
-    if found.text not in ("true", "false"):
-        raise found.origin.error("INVALID_OPTION", f"temporary cannot be '{found.text}'", "expected true or false")
-    return replace(config, temporary=found.text == "true")
+    value = text_of(node, key, "temporary: true")
+    if value.text not in ("true", "false"):
+        raise value.origin.error("INVALID_OPTION", f"temporary cannot be '{value.text}'", "expected true or false")
+    return replace(config, temporary=value.text == "true")
 
 
 def _metrics_port(config: Config, key: str, node: Node) -> Config:
-    found = text_of(node, key, "metrics_port: 9090")
-    return replace(config, metrics_port=checked_port(found.text, key, found.origin), metrics_at=found.origin)
+    value = text_of(node, key, "metrics_port: 9090")
+    return replace(config, metrics_port=checked_port(value.text, key, value.origin), metrics_at=value.origin)
 
 
 def _metrics_host(config: Config, key: str, node: Node) -> Config:

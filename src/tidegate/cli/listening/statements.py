@@ -1,4 +1,4 @@
-"""The config as statements of Tidegate, and errors in them as errors in what the user wrote."""
+"""The configuration as SQL statements; errors in them are located in what the user wrote."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _OPTION = re.compile(r"\b([a-z_][\w.]*) = '([^']*)'")
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a statement that the user wrote elsewhere. `verbatim`: character by character."""
+    """A part of a statement, and where the user wrote it. `verbatim`: the text is the same in both."""
 
     span: Span
     origin: Origin
     verbatim: bool = False
 
     def at(self, span: Span | None, before: int) -> Origin:
-        """Where the user wrote what is at this span of the statement, `before` characters of which come first."""
-        whole = self.origin
-        if not self.verbatim or span is None or whole.text is None or whole.span is None:
-            return whole
-        shift = whole.span.start - self.span.start - before
-        moved = Span(span.start + shift, span.end + shift)
-        line, _ = line_and_column(whole.text, moved.start)
-        label = whole.label if whole.is_flag else f"{whole.label.rpartition(':')[0]}:{line}"
-        return Origin(label, whole.text, moved)
+        """Where the user wrote this span of the statement; `before` is the length of CREATE [OR REPLACE]."""
+        origin = self.origin
+        if not self.verbatim or span is None or origin.text is None or origin.span is None:
+            return origin
+        shift = origin.span.start - self.span.start - before
+        shifted = Span(span.start + shift, span.end + shift)
+        line, _ = line_and_column(origin.text, shifted.start)
+        label = origin.label if origin.is_flag else f"{origin.label.rpartition(':')[0]}:{line}"
+        return Origin(label, origin.text, shifted)
 
 
 @dataclass(frozen=True)
@@ -52,33 +52,32 @@ class Definition:
         return CREATE + self.body
 
     @property
-    def shown(self) -> str:
-        """The statement as it may be printed."""
+    def printable(self) -> str:
+        """The statement without secrets."""
         comment = "--" in self.body.rpartition("\n")[2]
         return mask_sql(self.create) + ("\n;" if comment else ";")
 
-    def located(self, problem: Error, first: str = CREATE) -> Error:
-        """An error in the statement, at the place where the user wrote what it is about."""
+    def locate(self, problem: Error, first: str = CREATE) -> Error:
+        """Move an error from the statement to the flag or file that the user wrote."""
         piece = None if problem.span is None else self._piece(problem.span.start - len(first))
-        at = self._unplaced() if piece is None else piece.at(problem.span, len(first))
-        named = f"view {self.name}: " if self.kind == "view" and not at.is_flag else ""
-        problem.message = f"{at.label}: {named}{problem.message}"
+        at = self._default_origin() if piece is None else piece.at(problem.span, len(first))
+        prefix = f"view {self.name}: " if self.kind == "view" and not at.is_flag else ""
+        problem.message = f"{at.label}: {prefix}{problem.message}"
         problem.text, problem.span = at.text, at.span
         if self.kind != "view" and problem.hint:
-            problem.hint = _OPTION.sub(partial(_spelled, at.label), problem.hint)
+            problem.hint = _OPTION.sub(partial(_spell_option, at.label), problem.hint)
         return problem
 
-    def _unplaced(self) -> Origin:
-        """A view's origin is its query, which is not to blame."""
+    def _default_origin(self) -> Origin:
+        """The location of an error that has none: the label alone for a view, whose origin is its query."""
         return Origin(self.origin.label) if self.kind == "view" else self.origin
 
-    def _piece(self, place: int) -> Piece | None:
-        return next((each for each in self.pieces if each.span.start <= place <= each.span.end), None)
+    def _piece(self, position: int) -> Piece | None:
+        return next((each for each in self.pieces if each.span.start <= position <= each.span.end), None)
 
 
-def _spelled(label: str, option: re.Match[str]) -> str:
-    """An option of a hint as the user writes it there: `url: https://...` in a file, `--webhook https://...` as a
-    flag."""
+def _spell_option(label: str, option: re.Match[str]) -> str:
+    """Write an option of a hint as the user does: `url: https://...` in a file, `--webhook https://...` as a flag."""
     flag = FLAGS.get(label)
     if flag is None:
         return f"{option[1]}: {option[2]}"
@@ -109,12 +108,12 @@ def _sink(adapter: Endpoint) -> Definition:
 
 
 def _with_options(kind: str, endpoint: Endpoint, head: str) -> Definition:
-    body, pieces = _listed(head, endpoint.settings)
+    body, pieces = _append_options(head, endpoint.settings)
     return Definition(kind, endpoint.name, f"{body})", endpoint.origin, pieces)
 
 
-def _listed(head: str, settings: Iterable[Setting]) -> tuple[str, tuple[Piece, ...]]:
-    """A text with options behind it, and where each of them stands."""
+def _append_options(head: str, settings: Iterable[Setting]) -> tuple[str, tuple[Piece, ...]]:
+    """Append options to a text; also returns the position of each."""
     body, pieces = head, []
     for index, setting in enumerate(settings):
         body += ", " if index else ""
@@ -128,22 +127,22 @@ def _view(view: View) -> Definition:
     head, pieces = f"MATERIALIZED VIEW {quoted(view.name)} AS ", tuple[Piece, ...]()
     options = [setting for setting in (view.emit, view.max_groups) if setting is not None]
     if options:
-        head, pieces = _listed(f"MATERIALIZED VIEW {quoted(view.name)} WITH (", options)
+        head, pieces = _append_options(f"MATERIALIZED VIEW {quoted(view.name)} WITH (", options)
         head += ") AS "
-    query = _trimmed(view.query)
+    query = _trim(view.query)
     own = Piece(Span(len(head), len(head) + len(query)), _without_indent(view), verbatim=True)
     return Definition("view", view.name, head + query, view.origin, (*pieces, own))
 
 
 def _without_indent(view: View) -> Origin:
-    """Where the query begins behind the blanks before it."""
+    """Where the query begins, after leading whitespace."""
     blanks = len(view.query) - len(view.query.lstrip())
     span = view.origin.span
     return replace(view.origin, span=span and Span(span.start + blanks, span.end))
 
 
-def _trimmed(query: str) -> str:
-    """A query without the blanks around it and the semicolon at its end."""
+def _trim(query: str) -> str:
+    """Strip surrounding whitespace and the final semicolon."""
     return query.strip().rstrip("; \t\r\n")
 
 
@@ -152,7 +151,7 @@ def quoted(name: str) -> str:
 
 
 def literal(value: str) -> str:
-    """A text as SQL writes it."""
+    """A text as a SQL literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -160,6 +159,6 @@ def _key(key: str) -> str:
     return key if re.fullmatch(r"[a-z_][a-z0-9_]*", key) else literal(key)
 
 
-def script(found: Sequence[Definition]) -> str:
-    """All statements as they may be printed."""
-    return "\n".join(each.shown for each in found)
+def script(definitions: Sequence[Definition]) -> str:
+    """All statements, without secrets."""
+    return "\n".join(definition.printable for definition in definitions)

@@ -1,1 +1,1 @@
-"""Made-up rows, the same for the same seed: for demos, tests and benchmarks."""
+"""Generated rows, the same for the same seed: for demos, tests and benchmarks."""

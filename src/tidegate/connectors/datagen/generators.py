@@ -21,13 +21,13 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def key_of(*parts: object) -> int:
-    """A key for one purpose, such as (seed, column, "nulls"): other purposes have unrelated numbers."""
+    """Derive a key for one purpose, such as (seed, column, "nulls"); keys of other purposes are unrelated."""
     text = "/".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def bits(key: int, rows: Rows) -> Bits:
-    """64 random bits per row."""
+    """Return 64 random bits per row."""
     mixed = rows.astype(np.uint64) * _GAMMA + np.uint64(key)
     mixed ^= mixed >> np.uint64(30)
     mixed *= _MIX_1
@@ -38,17 +38,17 @@ def bits(key: int, rows: Rows) -> Bits:
 
 
 def unit(key: int, rows: Rows) -> NDArray[np.float64]:
-    """A number in [0, 1) per row."""
+    """Return a number in [0, 1) per row."""
     return (bits(key, rows) >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
 
 
 def between(key: int, rows: Rows, low: int, high: int) -> Rows:
-    """A whole number from low to high, both included, per row."""
+    """Return an integer from low to high, inclusive, per row."""
     span = high - low + 1
-    drawn = bits(key, rows)
+    numbers = bits(key, rows)
     if span < 1 << 64:
-        drawn %= np.uint64(span)
-    return drawn.view(np.int64) + np.int64(low)
+        numbers %= np.uint64(span)
+    return numbers.view(np.int64) + np.int64(low)
 
 
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
@@ -57,14 +57,14 @@ _DAY = 86_400_000_000
 
 
 class Generator(Protocol):
-    """Values of one column for the given row numbers."""
+    """Generates the values of one column from row numbers."""
 
     def make(self, rows: Rows) -> pa.Array[Any]: ...
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """start, start + step, ...; from the beginning again once past `end`."""
+    """start, start + step, ...; begins again after `end`."""
 
     type: pa.DataType
     start: int
@@ -80,7 +80,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Whole numbers from `low` to `high`, both included; also what dates, timestamps and decimals are made of."""
+    """Integers from `low` to `high`, inclusive; also as dates, timestamps and decimals."""
 
     type: pa.DataType
     key: int
@@ -107,7 +107,7 @@ class UniformReal:
 
 @dataclass(frozen=True)
 class Zipf:
-    """Few values often, many rarely: the n-th value of low..high has the weight 1 / n^exponent."""
+    """A Zipf distribution: the n-th value of low..high has the weight 1 / n^exponent."""
 
     type: pa.DataType
     key: int
@@ -127,22 +127,22 @@ def _zipf_steps(count: int, exponent: float) -> NDArray[np.float64]:
 
 
 def _steps(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where in [0, 1) the second, third, ... value begins."""
+    """Return the bounds in [0, 1) at which the second, third, ... value begins."""
     summed = np.cumsum(weights)
     return np.asarray(summed[:-1] / summed[-1], dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, with equal or given weights."""
+    """One of several values, by weight."""
 
     key: int
     choices: pa.Array[Any]
     weights: tuple[float, ...]
 
     def make(self, rows: Rows) -> pa.Array[Any]:
-        picked = np.searchsorted(_steps(np.array(self.weights)), unit(self.key, rows), "right")
-        return self.choices.take(pa.array(picked))
+        indices = np.searchsorted(_steps(np.array(self.weights)), unit(self.key, rows), "right")
+        return self.choices.take(pa.array(indices))
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ class Timestamps:
     disorder: int
 
     def make(self, rows: Rows) -> pa.Array[Any]:
-        moments = self.start + rows * self.step - between(self.key, rows, 0, self.disorder)
-        return whole_numbers(moments // _DAY if pa.types.is_date(self.type) else moments, self.type)
+        times = self.start + rows * self.step - between(self.key, rows, 0, self.disorder)
+        return whole_numbers(times // _DAY if pa.types.is_date(self.type) else times, self.type)
 
 
 @dataclass(frozen=True)
@@ -188,9 +188,9 @@ class Elements:
     length: int
 
     def make(self, rows: Rows) -> pa.Array[Any]:
-        places = (rows[:, None] * self.length + np.arange(self.length)).reshape(-1)
+        indices = (rows[:, None] * self.length + np.arange(self.length)).reshape(-1)
         offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(self.length))
-        return pa.ListArray.from_arrays(offsets, self.element.make(places), type=self.type)
+        return pa.ListArray.from_arrays(offsets, self.element.make(indices), type=self.type)
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class WithNulls:
 
 
 def whole_numbers(values: Rows, target: pa.DataType, prefix: str = "") -> pa.Array[Any]:
-    """Whole numbers as a column: decimals count in their last digit, timestamps in microseconds, dates in days."""
+    """Convert integers to a column: unscaled decimals, microseconds of timestamps, days of dates."""
     if pa.types.is_decimal(target):
         wide = np.stack([values, values >> np.int64(63)], axis=1)
         return pa.Array.from_buffers(target, len(values), [None, pa.py_buffer(wide.tobytes())])

@@ -1,4 +1,4 @@
-"""Texts of options as values of a column's type. What cannot be read raises ValueError."""
+"""Parsers of options to values of a column's type. They raise ValueError."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32}
 
 
 def microseconds(text: str) -> int:
-    """A moment in ISO form, in microseconds since the epoch; UTC where it has no zone."""
-    moment = dt.datetime.fromisoformat(text.strip())
-    return duration_us((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)) - _EPOCH)
+    """Parse an ISO time to microseconds since the epoch; UTC unless it has a time zone."""
+    time = dt.datetime.fromisoformat(text.strip())
+    return duration_us((time if time.tzinfo else time.replace(tzinfo=dt.UTC)) - _EPOCH)
 
 
 def duration_us(duration: dt.timedelta) -> int:
@@ -25,10 +25,10 @@ def duration_us(duration: dt.timedelta) -> int:
 
 
 def whole(type_: pa.DataType) -> Callable[[str], int]:
-    """Reads the whole number that a value is counted in: days of a date, last digits of a decimal, and so on."""
+    """Return a parser to the integer that represents a value: days of a date, unscaled decimals, and so on."""
 
     def parse(text: str) -> int:
-        number = _whole(text, type_)
+        number = _integer(text, type_)
         low, high = limits(type_)
         if not low <= number <= high:
             raise ValueError(text)
@@ -37,7 +37,7 @@ def whole(type_: pa.DataType) -> Callable[[str], int]:
     return parse
 
 
-def _whole(text: str, type_: pa.DataType) -> int:
+def _integer(text: str, type_: pa.DataType) -> int:
     if pa.types.is_timestamp(type_):
         return microseconds(text)
     if pa.types.is_date(type_):
@@ -61,7 +61,7 @@ def _decimal(text: str) -> Decimal:
 
 
 def limits(type_: pa.DataType) -> tuple[int, int]:
-    """The smallest and the largest whole number that a column can be made of."""
+    """Return the smallest and largest integer that represents a value of the type."""
     if isinstance(type_, pa.Decimal128Type):
         most = 10 ** min(type_.precision, 18) - 1
         return -most, most
@@ -70,7 +70,7 @@ def limits(type_: pa.DataType) -> tuple[int, int]:
 
 
 def default_range(type_: pa.DataType) -> tuple[int, int]:
-    """0 to 1000, as far as it fits; the year 2024 for times."""
+    """Return the default range: 0 to 1000, as far as it fits; the year 2024 for times."""
     if pa.types.is_timestamp(type_):
         return microseconds("2024-01-01"), microseconds("2025-01-01") - 1
     if pa.types.is_date(type_):
@@ -80,7 +80,7 @@ def default_range(type_: pa.DataType) -> tuple[int, int]:
 
 
 def listed(type_: pa.DataType) -> Callable[[str], pa.Array[Any]]:
-    """Reads values with commas between; an empty one is NULL unless the column is text."""
+    """Return a parser of comma-separated values; an empty one is NULL unless the column is text."""
 
     def parse(text: str) -> pa.Array[Any]:
         return pa.array([_value(part.strip(), type_) for part in text.split(",")], type=type_)
@@ -122,7 +122,7 @@ def positive(text: str) -> float:
 
 
 def weights(count: int) -> Callable[[str], tuple[float, ...]]:
-    """Reads `count` weights with commas between."""
+    """Return a parser of `count` comma-separated weights."""
 
     def parse(text: str) -> tuple[float, ...]:
         numbers = tuple(float(part) for part in text.split(","))

@@ -1,18 +1,20 @@
-"""Options of DATAGEN: what each field is generated as."""
+"""Options of `FROM DATAGEN (...)`, and the generators that they describe."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from pydantic import Field as Option
 
 from tidegate.connectors.contract import SourceSpec
 from tidegate.connectors.datagen import generators as g
 from tidegate.connectors.datagen import literals
 from tidegate.connectors.datagen.generators import Generator, key_of
+from tidegate.core.option_models import Aliases, OptionModel, whole_number
 from tidegate.core.options import Bag, invalid
 from tidegate.core.schema import Schema, names
 from tidegate.core.types import arrow_type, spark_name
@@ -37,7 +39,7 @@ class Field:
 
 
 def generator(field: Field, bags: dict[str, Bag]) -> g.Generator:
-    """The generator that a column's options ask for. Takes the options of the column and its parts out of `bags`."""
+    """Build the generator of a column. Takes the options of the column and its parts out of `bags`."""
     bag = bags.pop(field.path.casefold(), Bag(f"fields.{field.path}", []))
     at = bag.span_of("null_rate")
     rate = bag.take("null_rate", literals.fraction, "a number from 0 to 1", 0.0)
@@ -64,28 +66,28 @@ def _values(field: Field, bag: Bag, bags: dict[str, Bag]) -> g.Generator:
 
 
 def _kind(field: Field, bag: Bag) -> str:
-    known = kinds_of(field.type)
-    if not known:
+    kinds = kinds_of(field.type)
+    if not kinds:
         message = f"DATAGEN cannot make column {field.path} of type {spark_name(field.type)}"
         raise make("NOT_SUPPORTED", message=message, hint="leave the column out, or feed it by INSERT", span=bag.span)
     at = bag.span_of("kind")
-    kind = bag.text("kind", known[0]) or ""
-    word = _of_other_systems(kind.strip().casefold(), known)
-    if word not in known:
-        expected = f"one of {', '.join(known)} for a {spark_name(field.type)}"
+    kind = bag.text("kind", kinds[0]) or ""
+    word = _of_other_systems(kind.strip().casefold(), kinds)
+    if word not in kinds:
+        expected = f"one of {', '.join(kinds)} for a {spark_name(field.type)}"
         raise invalid(f"fields.{field.path}.kind", kind, expected, at)
     return word
 
 
-def _of_other_systems(word: str, known: tuple[str, ...]) -> str:
-    """`random` is what others call uniform numbers and random text."""
+def _of_other_systems(word: str, kinds: tuple[str, ...]) -> str:
+    """Translate `random`, other systems' word for uniform numbers and random text."""
     if word != "random":
         return word
-    return "text" if "text" in known else "uniform"
+    return "text" if "text" in kinds else "uniform"
 
 
 def kinds_of(type_: pa.DataType) -> tuple[str, ...]:
-    """The kinds of generators that can make a type, the default first."""
+    """Return the kinds of generators for a type, the default first."""
     types = pa.types
     if types.is_integer(type_):
         return ("uniform", "sequence", "zipf", "choice")
@@ -99,7 +101,7 @@ def kinds_of(type_: pa.DataType) -> tuple[str, ...]:
 
 
 def _sequence(field: Field, bag: Bag) -> g.Generator:
-    start = _whole(bag, "start", field.type, 1)
+    start = _take_integer(bag, "start", field.type, 1)
     step = bag.integer("step", 1, minimum=1) or 1
     end = _upper(bag, "end", literals.whole(field.type), _expected(field.type), start, None)
     return g.Sequence(field.type, start, step, end, _prefix(bag, field.type))
@@ -113,13 +115,13 @@ def _uniform(field: Field, bag: Bag) -> g.Generator:
         most = _upper(bag, "max", float, "a number", least, max(1000.0, least))
         return g.UniformReal(field.type, field.key, least, least if most is None else most)
     first, last = literals.default_range(field.type)
-    low = _whole(bag, "min", field.type, first)
+    low = _take_integer(bag, "min", field.type, first)
     high = _upper(bag, "max", literals.whole(field.type), _expected(field.type), low, max(low, last))
     return g.Uniform(field.type, field.key, low, low if high is None else high, _prefix(bag, field.type))
 
 
 def _zipf(field: Field, bag: Bag) -> g.Generator:
-    low = _whole(bag, "min", field.type, 1)
+    low = _take_integer(bag, "min", field.type, 1)
     default = max(low, literals.default_range(field.type)[1])
     at = bag.span_of("max")
     high = _upper(bag, "max", literals.whole(field.type), _expected(field.type), low, default) or low
@@ -162,19 +164,19 @@ _MAKERS: Mapping[str, Callable[[Field, Bag], g.Generator]] = {
 }
 
 
-def _whole(bag: Bag, name: str, type_: pa.DataType, default: int) -> int:
-    found = bag.take(name, literals.whole(type_), _expected(type_))
-    return default if found is None else found
+def _take_integer(bag: Bag, name: str, type_: pa.DataType, default: int) -> int:
+    value = bag.take(name, literals.whole(type_), _expected(type_))
+    return default if value is None else value
 
 
 def _upper(bag: Bag, name: str, parse: Callable[[str], Any], expected: str, low: Any, default: Any) -> Any:
-    """The upper end of a range, which may not be below its lower end."""
+    """Take the upper end of a range, which must not be below its lower end."""
 
     def not_below(text: str) -> Any:
-        found = parse(text)
-        if found < low:
+        value = parse(text)
+        if value < low:
             raise ValueError(text)
-        return found
+        return value
 
     return bag.take(name, not_below, f"{expected}, not below the lower end", default)
 
@@ -188,12 +190,26 @@ def _expected(type_: pa.DataType) -> str:
 
 
 _DEFAULT_RATE = 10
-_DEFAULT_STEP = 100_000
+
+
+class DatagenOptions(OptionModel):
+    """How many rows are generated, and how fast; `fields.*` are options of columns."""
+
+    rows: Annotated[int | None, whole_number(0), Aliases("number_of_rows")] = Option(
+        None, description="Number of rows in all; endless by default."
+    )
+    rows_per_second: Annotated[int | None, whole_number(1), Aliases("datagen.rows.per.second")] = Option(
+        None, description="Rate by the wall clock; as fast as possible by default, 10 if rows is not set either."
+    )
+    seed: Annotated[int, whole_number(0), Aliases("datagen.seed")] = Option(42, description="Seed of random values.")
+    max_rows_per_step: Annotated[int, whole_number(1)] = Option(
+        100_000, description="Largest number of rows in a step."
+    )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is generated: how many rows (None: without end), how fast (None: as fast as possible), one generator per
+    """What is generated: the number of rows (None: endless), the rate (None: as fast as possible), and a generator per
     column."""
 
     columns: Schema
@@ -207,21 +223,19 @@ def plan(spec: SourceSpec, bag: Bag) -> Plan:
     """Take a source's options out of the bag."""
     if spec.format is not None:
         raise make("UNKNOWN_FORMAT", message="DATAGEN has no formats", hint="leave FORMAT out", span=bag.span)
-    rows = bag.integer("rows", aliases=("number_of_rows",))
-    rate = bag.integer("rows_per_second", minimum=1, aliases=("datagen.rows.per.second",))
-    if rows is None and rate is None:
+    options = DatagenOptions.take(bag)
+    rate = options.rows_per_second
+    if options.rows is None and rate is None:
         rate = _DEFAULT_RATE
-    seed = bag.integer("seed", 42, aliases=("datagen.seed",)) or 0
-    step = bag.integer("max_rows_per_step", _DEFAULT_STEP, minimum=1)
-    made = _generators(spec.columns, bag, seed, rate)
-    return Plan(spec.columns, made, rows, rate, step or _DEFAULT_STEP)
+    generators = _generators(spec.columns, bag, options.seed, rate)
+    return Plan(spec.columns, generators, options.rows, rate, options.max_rows_per_step)
 
 
 def _generators(columns: Schema, bag: Bag, seed: int, rate: int | None) -> tuple[Generator, ...]:
     pace = dt.timedelta(microseconds=1_000_000 // rate) if rate else dt.timedelta(seconds=1)
     bags = bag.family("fields")
-    made = [generator(Field(c.name, arrow_type(c.type), c.nullable, seed, pace), bags) for c in columns]
-    for member, left in bags.items():
+    generators = [generator(Field(c.name, arrow_type(c.type), c.nullable, seed, pace), bags) for c in columns]
+    for member, options in bags.items():
         hint = did_you_mean(member, names(columns), "columns")
-        raise make("UNKNOWN_OPTION", message=f"DATAGEN has no column {member}", hint=hint, span=left.span)
-    return tuple(made)
+        raise make("UNKNOWN_OPTION", message=f"DATAGEN has no column {member}", hint=hint, span=options.span)
+    return tuple(generators)

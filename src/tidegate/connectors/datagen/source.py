@@ -1,4 +1,4 @@
-"""`FROM DATAGEN`: rows made from their numbers, as a Spark stream whose offset is the number of the next row."""
+"""`FROM DATAGEN`: rows generated from their numbers, as a Spark stream whose offset is the number of the next row."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class DatagenSource(StreamSource):
 
 
 class DatagenDataSource(DataSource):
-    """Spark's door to generated rows."""
+    """Spark's data source of generated rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -83,11 +83,11 @@ class DatagenDataSource(DataSource):
         return ", ".join(f"{identifier(name)} {type_}" for name, type_ in self._named_types())
 
     def streamReader(self, schema: StructType) -> DatagenReader:
-        given = [(key, value, None) for key, value in json.loads(self.options["given"])]
+        options = [(key, value, None) for key, value in json.loads(self.options["given"])]
         spec = SourceSpec("DATAGEN", "", self._columns())
-        made = plan(spec, Bag("DATAGEN", given))
+        rows_plan = plan(spec, Bag("DATAGEN", options))
         hurry = self.options["hurry"] == "True"
-        return DatagenReader(made, int(self.options["first"]), hurry, int(self.options["tasks"]))
+        return DatagenReader(rows_plan, int(self.options["first"]), hurry, int(self.options["tasks"]))
 
     def _named_types(self) -> list[tuple[str, str]]:
         return [*((c.name, c.type) for c in self._columns()), (SEQ, "bigint")]
@@ -105,7 +105,7 @@ class RowRange(InputPartition):
 
 
 class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is the next row's number and the moment (in ms) up to which the rate has been served."""
+    """Streams generated rows. An offset is the next row's number and the time (in ms) up to which the rate was met."""
 
     def __init__(self, plan: Plan, first: int, hurry: bool, tasks: int) -> None:
         self.plan = plan
@@ -122,7 +122,7 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.until = _now_ms()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """A second's rows at a time; the time before this reader woke up does not count."""
+        """Advance by at most a second's rows; the time before this reader started does not count."""
         row, at = start["row"], max(start["at"], self.awake)
         count = self.plan.max_rows_per_step
         if self.rate is not None:
@@ -149,7 +149,7 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def rows_between(plan: Plan, first: int, end: int) -> pa.RecordBatch:
     """Rows first..end, without end: the columns, then the row's number."""
     numbers = np.arange(first, end, dtype=np.int64)
-    arrays: list[pa.Array[Any]] = [made.make(numbers) for made in plan.generators]
+    arrays: list[pa.Array[Any]] = [generator.make(numbers) for generator in plan.generators]
     return pa.RecordBatch.from_arrays([*arrays, pa.array(numbers)], names=[*(c.name for c in plan.columns), SEQ])
 
 

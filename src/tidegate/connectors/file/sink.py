@@ -1,4 +1,4 @@
-"""`INTO FILE`: the lines of each step at the end of a file, which is put aside when it is large or old."""
+"""`INTO FILE`: the lines of each step are appended to a file, which is rotated when it is large or old."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
-from tidegate.connectors.file.options import WriteOptions, write_options
-from tidegate.connectors.stdout.sink import lines
+from tidegate.connectors.file.options import FORMATS, WriteOptions
+from tidegate.connectors.rows import lines
 from tidegate.core import durable
 from tidegate.core.durable import sync_folder
-from tidegate.core.options import Bag
+from tidegate.core.options import Bag, checked_format
 from tidegate.errors import make
 
 
 @dataclass(frozen=True)
 class Record:
-    """Bytes beyond `size` are of a step that was not finished. `since` is when the file was begun, in seconds since
-    1970; `rotating`: the file is being put aside."""
+    """What a file contains: complete steps up to `step` in its first `size` bytes. `since` is the time of its first
+    line, in seconds since 1970; `rotating` is true while the file is renamed."""
 
     owner: str
     step: int | None = None
@@ -31,22 +31,23 @@ class Record:
     rotating: bool = False
 
 
-def place(path: Path) -> Path:
-    """The record of a file is beside it, out of sight."""
+def record_path(path: Path) -> Path:
+    """The record of a file is a hidden file beside it."""
     return path.with_name(f".{path.name}.tidegate")
 
 
 def read_record(path: Path) -> Record | None:
-    """The record of a file, None if nobody wrote one."""
-    return durable.read_record(place(path), Record)
+    """Return the record of a file, None if there is none."""
+    return durable.read_record(record_path(path), Record)
 
 
 def write_record(path: Path, record: Record) -> None:
-    durable.write_record(place(path), record)
+    durable.write_record(record_path(path), record)
 
 
-def put_aside(path: Path, keep: int) -> None:
-    """Can be done again after it was broken off anywhere: only names that are in the way move on."""
+def rotate(path: Path, keep: int) -> None:
+    """Rename a file to `.1`, the earlier `.1` to `.2`, and so on. Can be repeated after an interruption at any point:
+    only names that are in the way are moved."""
     if path.exists():
         if keep:
             _make_free(path, 1, keep)
@@ -61,28 +62,29 @@ def numbered(path: Path, number: int) -> Path:
 
 
 def _make_free(path: Path, number: int, keep: int) -> None:
-    taken = numbered(path, number)
-    if not taken.exists():
+    occupied = numbered(path, number)
+    if not occupied.exists():
         return
     if number == keep:
-        taken.unlink()
+        occupied.unlink()
         return
     _make_free(path, number + 1, keep)
-    os.replace(taken, numbered(path, number + 1))
+    os.replace(occupied, numbered(path, number + 1))
 
 
 @dataclass
 class FileSink(Sink):
-    """A step counts once the record beside the file has its number and the file's length after it. What is beyond that
-    length when a step is written is of a step that was broken off, and is cut away."""
+    """Appends lines to a file. A step is complete once the record beside the file has its number and the file's length
+    after it; bytes beyond that length belong to an interrupted step and are truncated."""
 
     options: WriteOptions
+    format: str
     now: Callable[[], float] = time.time
     _record: Record | None = None
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> FileSink:
-        return cls(spec, write_options(spec, bag))
+        return cls(spec, WriteOptions.take(bag), checked_format(bag, spec.format, FORMATS, "json"))
 
     @property
     def abilities(self) -> SinkAbilities:
@@ -91,22 +93,22 @@ class FileSink(Sink):
     def open(self, context: SinkContext) -> None:
         path = self.options.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = read_record(path)
-        if kept is None or kept.owner != context.owner:
+        record = read_record(path)
+        if record is None or record.owner != context.owner:
             self._reject_content()
-            kept = Record(context.owner)
-            write_record(path, kept)
-        self._record = kept
-        if kept.rotating:
+            record = Record(context.owner)
+            write_record(path, record)
+        self._record = record
+        if record.rotating:
             self._rotate()
-        self._cut()
+        self._truncate_incomplete()
 
     def write(self, step: int, changes: pa.Table) -> None:
         assert self._record is not None
         if not changes.num_rows or (self._record.step is not None and step <= self._record.step):
             return
-        self._cut()
-        text = "".join(f"{line}\n" for line in lines(changes, self.spec, self.options.format)).encode()
+        self._truncate_incomplete()
+        text = "".join(f"{line}\n" for line in lines(changes, self.spec, self.format)).encode()
         if self._due(len(text)):
             self._rotate()
         size, since = self._record.size, self._record.since if self._record.size else self.now()
@@ -129,28 +131,28 @@ class FileSink(Sink):
             )
 
     def _due(self, more: int) -> bool:
-        """Whether the file is put aside before so many bytes come. An empty one never is."""
+        """True if the file must be rotated before `more` bytes are written. An empty one never is."""
         assert self._record is not None
         every = self.options.rotate_every
         old = every is not None and self.now() - self._record.since >= every.total_seconds()
         return self._record.size > 0 and (old or self._record.size + more > self.options.max_size)
 
     def _rotate(self) -> None:
-        """On record before and after, so that it is finished whatever happens in between."""
+        """Rotate the file. It is recorded before and after, so that an interrupted rotation is completed."""
         assert self._record is not None
         self._keep(replace(self._record, rotating=True))
-        put_aside(self.options.path, self.options.keep)
+        rotate(self.options.path, self.options.keep)
         self._keep(replace(self._record, rotating=False, size=0))
 
-    def _cut(self) -> None:
-        """Makes file and record agree. A file that others have shortened or taken away goes on as it is."""
+    def _truncate_incomplete(self) -> None:
+        """Truncate what an interrupted step wrote. A file that others have truncated or moved is continued as it is."""
         assert self._record is not None
         path, size = self.options.path, self._record.size
-        there = path.stat().st_size if path.exists() else 0
-        if there > size:
+        actual = path.stat().st_size if path.exists() else 0
+        if actual > size:
             os.truncate(path, size)
-        elif there < size:
-            self._keep(replace(self._record, size=there))
+        elif actual < size:
+            self._keep(replace(self._record, size=actual))
 
     def _append(self, text: bytes) -> None:
         path = self.options.path
@@ -162,6 +164,6 @@ class FileSink(Sink):
         if new:
             sync_folder(path.parent)
 
-    def _keep(self, kept: Record) -> None:
-        write_record(self.options.path, kept)
-        self._record = kept
+    def _keep(self, record: Record) -> None:
+        write_record(self.options.path, record)
+        self._record = record

@@ -1,4 +1,4 @@
-"""What `FROM FILES (...)` and `INTO FILES (...)` can be told."""
+"""Options of `FROM FILES (...)` and `INTO FILES (...)`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,43 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from tidegate.connectors.contract import SinkSpec, SourceSpec
+from tidegate.core.option_models import DURATION, OptionModel, choice, whole_number
 from tidegate.core.options import Bag, checked_format
 from tidegate.errors import Span, make
+from tidegate.formats.text import CsvOptions
 
 FORMATS = ("parquet", "csv", "json")
-MODES = ("append", "changelog")
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+
+
+class FolderOptions(OptionModel):
+    """Which files are read, whatever their format."""
+
+    path: str = Field(description="A folder, a file or a glob.", examples=["some/folder"])
+    pattern: str | None = Field(None, description="Glob that the names of files must match.")
+    recursive: bool = Field(False, description="Read files in subfolders too.")
+    max_files_per_step: Annotated[int | None, whole_number(1)] = Field(
+        None, description="Largest number of files in a step."
+    )
+    max_file_age: Annotated[timedelta | None, DURATION] = Field(None, description="Largest age of a file.")
+
+
+class CsvFileOptions(CsvOptions):
+    """How CSV files are read."""
+
+    header: bool = Field(False, description="The first line of a file has the names of columns.")
+
+
+class TextFileOptions(OptionModel):
+    """How times in CSV and JSON files are read."""
+
+    timestamp_format: str | None = Field(None, description="Spark's pattern of timestamps; ISO 8601 by default.")
+    date_format: str | None = Field(None, description="Spark's pattern of dates; ISO 8601 by default.")
 
 
 @dataclass(frozen=True)
@@ -25,16 +53,38 @@ class ReadOptions:
     folder: str
     format: str
     pattern: str | None
-    recursive: bool
-    max_files_per_step: int | None
-    max_file_age: timedelta | None
-    header: bool
-    delimiter: str
-    quote: str
-    escape: str
-    null_value: str
-    timestamp_format: str | None
-    date_format: str | None
+    files: FolderOptions
+    csv: CsvFileOptions
+    text: TextFileOptions
+
+
+def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
+    """Take a source's options out of the bag."""
+    at = bag.span_of("path")
+    files = FolderOptions.take(bag)
+    folder, name = _folder_and_name(files.path)
+    format = checked_format(bag, spec.format, FORMATS, _format_by_suffix(files.path))
+    csv = CsvFileOptions.take(bag) if format == "csv" else CsvFileOptions.model_validate({})
+    text = TextFileOptions.take(bag) if format != "parquet" else TextFileOptions.model_validate({})
+    bag.finish()
+    _require_path(files.path, at)
+    return ReadOptions(folder, format, name if files.pattern is None else files.pattern, files, csv, text)
+
+
+class SinkOptions(OptionModel):
+    """Where a sink writes, whatever the format."""
+
+    path: Path = Field(description="A folder; it is created if it does not exist.", examples=["some/folder"])
+    mode: Annotated[Literal["append", "changelog"], choice("append", "changelog")] = Field(
+        "append", description="Rows, or changes with the columns op, weight and step."
+    )
+
+
+class CsvSinkOptions(OptionModel):
+    """How CSV files are written."""
+
+    header: bool = Field(True, description="Begin a file with the names of columns.")
+    delimiter: str = Field(",", description="Character between fields.")
 
 
 @dataclass(frozen=True)
@@ -44,54 +94,19 @@ class WriteOptions:
     path: Path
     format: str
     mode: Literal["append", "changelog"]
-    header: bool
-    delimiter: str
-
-
-def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
-    """Take a source's options out of the bag."""
-    at = bag.span_of("path")
-    path = bag.required("path", "some/folder")
-    folder, name = _folder_and_name(path)
-    chosen = checked_format(bag, spec.format, FORMATS, _format_by_suffix(path))
-    is_csv, is_text = chosen == "csv", chosen != "parquet"
-    options = ReadOptions(
-        folder=folder,
-        format=chosen,
-        pattern=bag.text("pattern", name),
-        recursive=bag.boolean("recursive"),
-        max_files_per_step=bag.integer("max_files_per_step", minimum=1),
-        max_file_age=bag.duration("max_file_age"),
-        header=is_csv and bag.boolean("header"),
-        delimiter=(bag.text("delimiter", ",") or ",") if is_csv else ",",
-        quote=(bag.text("quote", '"') or "") if is_csv else '"',
-        escape=(bag.text("escape", '"') or "") if is_csv else '"',
-        null_value=(bag.text("null_value", "") or "") if is_csv else "",
-        timestamp_format=bag.text("timestamp_format") if is_text else None,
-        date_format=bag.text("date_format") if is_text else None,
-    )
-    bag.finish()
-    _require_place(path, at)
-    return options
+    csv: CsvSinkOptions
 
 
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
     """Take a sink's options out of the bag."""
-    path = bag.required("path", "some/folder")
-    chosen = checked_format(bag, spec.format, FORMATS, "parquet")
-    mode = bag.choice("mode", MODES, "append")
-    is_csv = chosen == "csv"
-    return WriteOptions(
-        path=Path(path),
-        format=chosen,
-        mode="changelog" if mode == "changelog" else "append",
-        header=is_csv and bag.boolean("header", True),
-        delimiter=(bag.text("delimiter", ",") or ",") if is_csv else ",",
-    )
+    options = SinkOptions.take(bag)
+    format = checked_format(bag, spec.format, FORMATS, "parquet")
+    csv = CsvSinkOptions.take(bag) if format == "csv" else CsvSinkOptions.model_validate({})
+    return WriteOptions(options.path, format, options.mode, csv)
 
 
-def _require_place(path: str, at: Span | None) -> None:
-    """A folder that is not there is more likely misspelt than awaited. Other file systems are asked at the start."""
+def _require_path(path: str, at: Span | None) -> None:
+    """Reject a path that does not exist: it is probably misspelt. Other file systems are checked at the start."""
     local = path.removeprefix("file://")
     if "://" in local or any(sign in local for sign in "*?[{") or os.path.exists(local):
         return
@@ -105,7 +120,7 @@ def _require_place(path: str, at: Span | None) -> None:
 
 
 def _folder_and_name(path: str) -> tuple[str, str | None]:
-    """Spark streams folders only: a single file is a folder in which only that file counts."""
+    """Spark streams folders only: a single file is read as its folder, with a pattern for its name."""
     local = path.removeprefix("file://")
     if not os.path.isfile(local):
         return path, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,33 +15,40 @@ from pyarrow import csv
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.files.options import WriteOptions, write_options
 from tidegate.connectors.rows import appended, reject_clash
-from tidegate.core.durable import write_atomically
+from tidegate.core.durable import read_record, write_atomically, write_record
 from tidegate.core.options import Bag
 from tidegate.core.render import csv_column, json_objects
 from tidegate.errors import make
 
 
 def write_rows(table: pa.Table, file: BinaryIO, options: WriteOptions) -> None:
-    """Writes a table in the chosen format."""
+    """Write a table in the format of the options."""
     match options.format:
         case "parquet":
             pq.write_table(table, file)
         case "csv":
-            settings = csv.WriteOptions(include_header=options.header, delimiter=options.delimiter)
+            settings = csv.WriteOptions(include_header=options.csv.header, delimiter=options.csv.delimiter)
             csv.write_csv(_as_text(table), file, settings)
         case "json":
             file.writelines(line.encode() + b"\n" for line in json_objects(table))
 
 
 def _as_text(table: pa.Table) -> pa.Table:
-    """CSV has no types: every value as people write it; NULL stays an empty field."""
+    """Render every value as text, since CSV has no types; NULL is an empty field."""
     return pa.Table.from_arrays([csv_column(column) for column in table.columns], names=table.column_names)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The marker of a folder: the sink that writes to it."""
+
+    owner: str
 
 
 @dataclass
 class FilesSink(Sink):
-    """A file is named by its step, so a repeated step replaces its own file. The folder is the record of what was
-    written; a marker in it says whose it is."""
+    """Writes a file per step, named by the step, so a repeated step replaces its own file. The names of files are the
+    record of what was written; a marker in the folder names the owner."""
 
     options: WriteOptions
     prefix: str = ""
@@ -63,10 +69,11 @@ class FilesSink(Sink):
         self.prefix = quote(context.name, safe="") + "-"
         self.options.path.mkdir(parents=True, exist_ok=True)
         marker = self.options.path / f"_{self.prefix}owner.json"
-        if not marker.exists():
+        record = read_record(marker, Owner)
+        if record is None:
             self._reject_leftovers(context)
-            write_atomically(marker, lambda file: file.write(json.dumps({"owner": context.owner}).encode()))
-        elif json.loads(marker.read_text())["owner"] != context.owner:
+            write_record(marker, Owner(context.owner))
+        elif record.owner != context.owner:
             raise self._not_ours(context)
 
     def write(self, step: int, changes: pa.Table) -> None:
@@ -85,8 +92,8 @@ class FilesSink(Sink):
         pass
 
     def _step_of(self, path: Path) -> int | None:
-        found = re.fullmatch(rf"{re.escape(self.prefix)}(\d+)\.{self.options.format}", path.name)
-        return int(found[1]) if found else None
+        match = re.fullmatch(rf"{re.escape(self.prefix)}(\d+)\.{self.options.format}", path.name)
+        return int(match[1]) if match else None
 
     def _reject_leftovers(self, context: SinkContext) -> None:
         if self.last_step() is not None:

@@ -14,14 +14,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from tidegate.connectors.contract import ParquetFiles, Position, SourceContext, SourceSpec, StreamSource
-from tidegate.connectors.files.malformed import CORRUPT, error_text, row_text
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.quoting import identifier, literal
-from tidegate.core.schema import names
+from tidegate.core.schema import Schema, names
 from tidegate.errors import Error, make
-from tidegate.formats.malformed import missing_text
+from tidegate.formats.malformed import (
+    CORRUPT,
+    TEXTS,
+    Diagnosis,
+    Parser,
+    Suspect,
+    missing_text,
+    row_of,
+    text_fields,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,17 +39,17 @@ _BATCH_FILE = re.compile(r"(\d+)(\.compact)?$")
 
 
 def consumed(offset: str | None, log: Path, start: Position | None) -> Position:
-    """The files of all batches up to the committed offset, and those that had been read before this checkpoint."""
+    """Return the files of all batches up to the committed offset, and those read before this checkpoint."""
     files = set(start["files"]) if start else set()
     if offset is not None:
-        upto = int(json.loads(offset)["logOffset"])
-        files |= {path_as_column(entry["path"]) for entry in _entries(log) if entry["batchId"] <= upto}
+        last = int(json.loads(offset)["logOffset"])
+        files |= {path_as_column(entry["path"]) for entry in _entries(log) if entry["batchId"] <= last}
     return {"files": sorted(files)}
 
 
 def _entries(log: Path) -> Iterator[dict[str, Any]]:
-    """Every file that Spark's log names. The newest compact file repeats all before it; older ones may be gone."""
-    batches = {int(found[1]): path for path in log.iterdir() if (found := _BATCH_FILE.fullmatch(path.name))}
+    """Yield every file in Spark's log. The newest compact file repeats all before it; older ones may be deleted."""
+    batches = {int(match[1]): path for path in log.iterdir() if (match := _BATCH_FILE.fullmatch(path.name))}
     for path in batches.values():
         version, *lines = path.read_text(encoding="utf-8").splitlines()
         if version != "v1":
@@ -50,7 +58,7 @@ def _entries(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def path_as_column(path: str) -> str:
-    """The log writes `file:///a/b`, the column `_metadata.file_path` says `file:/a/b`."""
+    """Convert a path of the log, `file:///a/b`, to one of the column `_metadata.file_path`, `file:/a/b`."""
     return re.sub(r"^file:/+", "file:/", path)
 
 
@@ -97,8 +105,8 @@ class FilesSource(StreamSource, ParquetFiles):
         return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
 
     def new_files(self, spark: SparkSession, context: SourceContext) -> DataFrame | None:
-        """Spark's own file stream again, so that files are found, remembered and counted the same way, but of names
-        only: as binary files whose content nobody asks for."""
+        """Spark's own file stream, so that files are listed, recorded and limited in the same way, but of names only:
+        as binary files whose content is not read."""
         if self.options.format != "parquet" or "://" in self.options.folder.removeprefix("file://"):
             return None
         self._prepare(spark)
@@ -114,19 +122,19 @@ class FilesSource(StreamSource, ParquetFiles):
         return consumed(offset, log, start)
 
     def failure(self, text: str) -> Error | None:
-        found = _UNREADABLE.search(text)
-        if found is None:
+        match = _UNREADABLE.search(text)
+        if match is None:
             return None
-        reasons = [m.expand(said) for pattern, said in _REASONS if (m := re.search(pattern, text))]
+        reasons = [m.expand(template) for pattern, template in _REASONS if (m := re.search(pattern, text))]
         return make(
             "MALFORMED_ROW",
-            message=f"a file of {self.spec.relation} cannot be read: {unquote(found[1].removeprefix('file://'))}",
-            detail=reasons[0] if reasons else found[2] or None,
+            message=f"a file of {self.spec.relation} cannot be read: {unquote(match[1].removeprefix('file://'))}",
+            detail=reasons[0] if reasons else match[2] or None,
             hint="replace the file by a readable one of the same name, then start again",
         )
 
     def _prepare(self, spark: SparkSession) -> None:
-        """Settings of the session. By default Spark has a task for every file to look up, which takes minutes for some
+        """Set options of the session. By default Spark lists with a task per file, which takes minutes for some
         thousand files; a few tasks per core take seconds."""
         if self.options.format != "parquet":
             spark.conf.set(*_ALLOW_ROW_NUMBERS)
@@ -141,33 +149,33 @@ class FilesSource(StreamSource, ParquetFiles):
         return reader.options(**{key: value for key, value in settings.items() if value is not None})
 
     def _listing(self) -> dict[str, str]:
-        """Which files are read, and how many in a step."""
-        chosen = self.options
-        age = chosen.max_file_age
+        """Return the options of which files are read, and how many in a step."""
+        options = self.options.files
+        age = options.max_file_age
         settings: dict[str, str | None] = {
             "maxFileAge": f"{int(age.total_seconds())}s" if age else _FOREVER,
-            "maxFilesPerTrigger": str(chosen.max_files_per_step) if chosen.max_files_per_step else None,
-            "pathGlobFilter": chosen.pattern,
-            "recursiveFileLookup": "true" if chosen.recursive else None,
+            "maxFilesPerTrigger": str(options.max_files_per_step) if options.max_files_per_step else None,
+            "pathGlobFilter": self.options.pattern,
+            "recursiveFileLookup": "true" if options.recursive else None,
         }
         return {key: value for key, value in settings.items() if value is not None}
 
     def _text_settings(self) -> dict[str, str | None]:
-        chosen = self.options
+        options = self.options
         settings = {
             "mode": "PERMISSIVE",
             "columnNameOfCorruptRecord": CORRUPT,
-            "timestampFormat": chosen.timestamp_format,
-            "dateFormat": chosen.date_format,
+            "timestampFormat": options.text.timestamp_format,
+            "dateFormat": options.text.date_format,
         }
-        if chosen.format == "csv":
+        if options.format == "csv":
             settings |= {
-                "header": str(chosen.header).lower(),
-                "enforceSchema": str(not chosen.header).lower(),
-                "sep": chosen.delimiter,
-                "quote": chosen.quote,
-                "escape": chosen.escape,
-                "nullValue": chosen.null_value,
+                "header": str(options.csv.header).lower(),
+                "enforceSchema": str(not options.csv.header).lower(),
+                "sep": options.csv.delimiter,
+                "quote": options.csv.quote,
+                "escape": options.csv.escape,
+                "nullValue": options.csv.null_value,
             }
         return settings
 
@@ -181,23 +189,23 @@ class FilesSource(StreamSource, ParquetFiles):
         columns = self.spec.columns
         missing = missing_text(columns)
         if self.options.format == "parquet":
-            error, raw = missing or "CAST(NULL AS STRING)", f"IF({missing} IS NULL, NULL, {row_text(columns)})"
+            error, raw = missing or "CAST(NULL AS STRING)", f"IF({missing} IS NULL, NULL, {_row_text(columns)})"
             return F.expr(error).alias(ERROR), F.expr(raw if missing else error).alias(RAW)
-        error = error_text(columns, self.options)
+        error = _error_text(columns, self.options)
         if missing is None:
             return F.expr(error).alias(ERROR), F.col(CORRUPT).alias(RAW)
-        raw = f"coalesce({CORRUPT}, IF({missing} IS NULL, NULL, {row_text(columns)}))"
+        raw = f"coalesce({CORRUPT}, IF({missing} IS NULL, NULL, {_row_text(columns)}))"
         return F.expr(f"coalesce({error}, {missing})").alias(ERROR), F.expr(raw).alias(RAW)
 
     def _sequence(self) -> Column:
         """Files by the time they were last written, then rows in their order in the file.
 
         Spark does not read the files of a step in order, so the order is in the number itself: 2^22 for a millisecond,
-        plus the row's number in its file. Where Spark does not know that number, the place of its split in the file
+        plus the row's number in its file. Where Spark does not know that number, the offset of its split in the file
         plus its number in the task is as good: a task has one full split, or ends of several files. A file of more
         than four million rows overlaps with files written within the next milliseconds, which no writer does.
 
-        Spark refuses to number the rows of a stream, for the numbers begin again with every step. That is what is meant
+        Spark rejects numbering the rows of a stream, because the numbers begin again with every step. That is intended
         here, so its check is switched off in the session that runs the stream.
         """
         written = F.unix_millis("_metadata.file_modification_time") - F.lit(_2020)
@@ -207,3 +215,29 @@ class FilesSource(StreamSource, ParquetFiles):
             row_of_task = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
             row = F.col("_metadata.file_block_start") + row_of_task
         return written * F.lit(1 << 22) + row
+
+
+def _error_text(columns: Schema, options: ReadOptions) -> str:
+    """Expression: why a row is malformed, else NULL.
+
+    It mentions every column, so that every column is always read: whether a row is malformed must not depend on which
+    columns a query happens to use.
+    """
+    is_csv = options.format == "csv"
+    settings = {"sep": options.csv.delimiter, "quote": options.csv.quote, "escape": options.csv.escape}
+    parser = Parser("from_csv", settings) if is_csv else Parser("from_json", {})
+    suspects = [Suspect(c.name, c, identifier(c.name), f"{TEXTS}.{identifier(c.name)}") for c in columns]
+    return Diagnosis(
+        bad=f"{CORRUPT} IS NOT NULL",
+        texts=parser.parse(CORRUPT, text_fields(columns)),
+        shapes=[
+            (f"{TEXTS}.{CORRUPT} IS NOT NULL", f"expected {len(columns)} fields" if is_csv else "not a JSON object")
+        ],
+        suspects=suspects,
+        whole=row_of(columns),
+    ).fault
+
+
+def _row_text(columns: Schema) -> str:
+    """Expression: the row as JSON."""
+    return f"to_json(struct({', '.join(identifier(c.name) for c in columns)}))"

@@ -16,7 +16,7 @@ from tidegate.connectors.kafka.client import Partition, TopicReader
 from tidegate.connectors.kafka.options import ReadOptions
 from tidegate.core.options import Bag, checked_format
 from tidegate.errors import make
-from tidegate.formats.debezium import OPERATIONS, find_envelope
+from tidegate.formats.debezium import OPERATIONS, read_envelope
 from tidegate.formats.events import Event, rows_of
 
 
@@ -30,8 +30,8 @@ _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @dataclass(frozen=True)
 class Reader:
-    """How records become events. `channel` is for all of them if it is given; `debezium`: they are all envelopes, so
-    that tombstones say nothing new and anything else cannot be read."""
+    """Makes events of records, all of them on `channel` unless it is None. With `debezium` every record must be an
+    envelope, and tombstones are ignored; otherwise envelopes are recognized among other records."""
 
     relation: str
     channel: str | None
@@ -40,39 +40,40 @@ class Reader:
     def event(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, now: int
     ) -> Event | None:
-        """The event of a record, None if it has none. A ValueError says why it cannot be read."""
+        """Return the event of a record, None for an ignored tombstone. A ValueError says why it cannot be read."""
         if value is None and self.debezium:
             return None
-        operation, payload, table = self._said(topic, key, value)
+        operation, payload, table = self._convert(topic, key, value)
         channel = self.channel or (f"kafka:{topic}" if table is None else f"pgcdc:{table}")
         return Event(f"{topic}-{partition}-{offset}", channel, operation, payload, self.relation, now)
 
-    def _said(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[str, str, str | None]:
+    def _convert(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[str, str, str | None]:
         """The operation, the payload, and the table if the record is an envelope."""
         if value is None:
-            return "DELETE", _TEXT.encode({"op": "DELETE", "key": _plain(key)}), None
-        text, found = _decoded(value)
-        envelope = find_envelope(found)
-        if envelope is not None:
-            table = _table(envelope) or topic
-            operation = OPERATIONS[envelope["op"]]
-            return operation, _TEXT.encode(_change(operation, table, envelope)), table
-        if self.debezium:
-            raise ValueError("it is not a Debezium envelope in JSON")
-        return "INSERT", text if found is not _NOT_JSON else _TEXT.encode(_wrapped(value)), None
+            return "DELETE", _TEXT.encode({"op": "DELETE", "key": _key_value(key)}), None
+        text, document = _decode(value)
+        try:
+            envelope = read_envelope(document)
+        except ValueError as problem:
+            if self.debezium:
+                raise ValueError("not a JSON object" if not isinstance(document, dict) else str(problem)) from None
+            return "INSERT", text if document is not _NOT_JSON else _TEXT.encode(_wrap(value)), None
+        table = _table(envelope) or topic
+        operation = OPERATIONS[envelope["op"]]
+        return operation, _TEXT.encode(_change(operation, table, envelope)), table
 
 
 _NOT_JSON = object()
 
 
-def _decoded(value: bytes) -> tuple[str, Any]:
-    """The text of a record and what it says as JSON."""
+def _decode(value: bytes) -> tuple[str, Any]:
+    """The text of a record and its JSON document, or `_NOT_JSON`."""
     try:
         text = value.decode()
-        found, end = _JSON.raw_decode(text, len(text) - len(text.lstrip()))
+        document, end = _JSON.raw_decode(text, len(text) - len(text.lstrip()))
     except (ValueError, RecursionError):
         return "", _NOT_JSON
-    return (text.strip(), found) if not text[end:].strip() else ("", _NOT_JSON)
+    return (text.strip(), document) if not text[end:].strip() else ("", _NOT_JSON)
 
 
 def _table(envelope: dict[str, Any]) -> str | None:
@@ -85,24 +86,24 @@ def _table(envelope: dict[str, Any]) -> str | None:
 
 
 def _change(operation: str, table: str, envelope: dict[str, Any]) -> dict[str, Any]:
-    """The same as a change that comes from PostgreSQL itself."""
-    said = {"op": operation, "table": table, "row": envelope.get("after"), "old": envelope.get("before")}
-    return said | {"snapshot": True} if envelope["op"] == "r" else said
+    """The payload of a change, as for one that is captured from PostgreSQL itself."""
+    change = {"op": operation, "table": table, "row": envelope.get("after"), "old": envelope.get("before")}
+    return change | {"snapshot": True} if envelope["op"] == "r" else change
 
 
-def _wrapped(value: bytes) -> dict[str, str]:
+def _wrap(value: bytes) -> dict[str, str]:
     try:
         return {"value": value.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode("ascii")}
 
 
-def _plain(key: bytes | None) -> Any:
-    """A key as JSON: what it says if it is JSON, else its text."""
+def _key_value(key: bytes | None) -> Any:
+    """A record's key for the payload: its JSON document, or its text if it is none."""
     if key is None:
         return None
-    _, found = _decoded(key)
-    return next(iter(_wrapped(key).values())) if found is _NOT_JSON else found
+    _, document = _decode(key)
+    return next(iter(_wrap(key).values())) if document is _NOT_JSON else document
 
 
 AT_ONCE = 10_000
@@ -117,7 +118,7 @@ _SHOWN = 2000
 
 @dataclass(frozen=True)
 class BusOptions:
-    """What records become: events on `channel`, or on one named after the topic or the table."""
+    """Options of a source without columns. Events go to `channel`, or to one named after the topic or the table."""
 
     channel: str | None
     debezium: bool
@@ -130,8 +131,8 @@ def bus_options(spec: SourceSpec, bag: Bag) -> BusOptions:
 
 
 class KafkaCapture(Capture):
-    """Offsets are on record together with the events they lie behind, so each record is an event just once. No consumer
-    group has a say in it."""
+    """Captures topics. Offsets are stored together with the events up to them, so each record becomes an event exactly
+    once; no consumer group is used."""
 
     def __init__(self, spec: SourceSpec, options: ReadOptions, bus: BusOptions, context: CaptureContext) -> None:
         self._spec, self._options, self._context = spec, options, context
@@ -141,15 +142,15 @@ class KafkaCapture(Capture):
 
     def catch_up(self, intake: Intake) -> None:
         with TopicReader(self._options, self._spec.relation, answer_ms=50) as topics:
-            behind = self._begin(topics, intake)
+            offsets = self._begin(topics, intake)
             ends = topics.ends()
-            self._until(topics, intake, behind, lambda: topics.reached(ends))
+            self._until(topics, intake, offsets, lambda: topics.reached(ends))
 
     def follow(self, intake: Intake) -> None:
         with TopicReader(self._options, self._spec.relation) as topics:
-            behind = self._begin(topics, intake)
+            offsets = self._begin(topics, intake)
             while not intake.stopped.is_set():
-                self._until(topics, intake, behind, _after(LOOK_SECONDS))
+                self._until(topics, intake, offsets, _after(LOOK_SECONDS))
                 topics.add_new()
 
     def metrics(self) -> Mapping[str, float]:
@@ -157,29 +158,28 @@ class KafkaCapture(Capture):
             return {"kafka_lag_records": float(self._lag), "kafka_records_total": float(self._count)}
 
     def _begin(self, topics: TopicReader, intake: Intake) -> Offsets:
-        """Where reading goes on. The first time a place other than the beginning is put on record at once: later it
-        would be another one."""
-        known = of_json(intake.position)
-        behind = topics.start(known)
-        if known is None and behind:
-            intake.append([], to_json(behind))
-        return behind
+        """Return the offsets to read from. The first ones are stored at once: `latest` would be others later."""
+        stored = of_json(intake.position)
+        offsets = topics.start(stored)
+        if stored is None and offsets:
+            intake.append([], to_json(offsets))
+        return offsets
 
-    def _until(self, topics: TopicReader, intake: Intake, behind: Offsets, done: Callable[[], bool]) -> None:
-        most = min(self._options.max_rows_per_step or AT_ONCE, AT_ONCE)
+    def _until(self, topics: TopicReader, intake: Intake, offsets: Offsets, done: Callable[[], bool]) -> None:
+        limit = min(self._options.max_rows_per_step or AT_ONCE, AT_ONCE)
         while not intake.stopped.is_set():
-            messages = topics.next(most, WAIT_SECONDS)
+            messages = topics.next(limit, WAIT_SECONDS)
             if messages:
-                self._take(messages, intake, behind)
+                self._take(messages, intake, offsets)
             self._measure(topics.lag())
             if done():
                 return
 
-    def _take(self, messages: Sequence[Any], intake: Intake, behind: Offsets) -> None:
+    def _take(self, messages: Sequence[Any], intake: Intake, offsets: Offsets) -> None:
         events, rejected = self._events(messages)
         for message in messages:
-            behind[(message.topic(), message.partition())] = message.offset() + 1
-        intake.append([(BUS, rows_of(events), 1)] if events else [], to_json(behind), rejected)
+            offsets[(message.topic(), message.partition())] = message.offset() + 1
+        intake.append([(BUS, rows_of(events), 1)] if events else [], to_json(offsets), rejected)
         with self._guard:
             self._count += len(messages)
 
@@ -190,8 +190,8 @@ class KafkaCapture(Capture):
             try:
                 event = self._records.event(topic, partition, offset, message.key(), message.value(), now)
             except ValueError as problem:
-                place = f"topic {topic} partition {partition} offset {offset}"
-                rejected.append(self._rejected(f"{place}: {problem}", message.value()))
+                position = f"topic {topic} partition {partition} offset {offset}"
+                rejected.append(self._rejected(f"{position}: {problem}", message.value()))
                 continue
             if event is not None:
                 events.append(event)
@@ -199,8 +199,8 @@ class KafkaCapture(Capture):
 
     def _rejected(self, reason: str, value: bytes | None) -> RejectedRow:
         relation = self._spec.relation
-        said = make("MALFORMED_ROW", relation=relation, problem=reason).message
-        return RejectedRow(relation, "MALFORMED_ROW", said, (value or b"").decode("utf-8", "replace")[:_SHOWN])
+        message = make("MALFORMED_ROW", relation=relation, problem=reason).message
+        return RejectedRow(relation, "MALFORMED_ROW", message, (value or b"").decode("utf-8", "replace")[:_SHOWN])
 
     def _measure(self, lag: int) -> None:
         with self._guard:
@@ -214,10 +214,10 @@ def _after(seconds: float) -> Callable[[], bool]:
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
     """`{"offsets": {"topic": {"0": 42}}}`"""
-    found: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(number)] = offset
-    return {"offsets": found}
+        by_topic.setdefault(topic, {})[str(number)] = offset
+    return {"offsets": by_topic}
 
 
 def of_json(position: Any) -> Offsets | None:

@@ -1,4 +1,4 @@
-"""What is asked of the brokers directly: partitions, and records for a capture."""
+"""Requests to the brokers: partitions of topics, and records for a capture."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import logging
 import re
 import time
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from tidegate.connectors.kafka.options import ReadOptions
+from tidegate.core.retry import Backoff, retry
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
 
@@ -19,12 +21,12 @@ LOGGER.addHandler(logging.NullHandler())
 
 
 def partitions(options: ReadOptions) -> dict[str, list[int]] | None:
-    """The partitions of every topic that is read. None: this client does not understand the options that are meant for
-    Spark's (a trust store of Java, say), so it cannot ask."""
+    """Return the partitions of every topic that is read, or None if this client cannot be used: options meant for
+    Spark's client (a Java trust store, say) can be unknown to librdkafka."""
     kafka = library()
-    given = {**client_settings(options.client), "bootstrap.servers": options.brokers}
+    settings = {**client_settings(options.client), "bootstrap.servers": options.brokers}
     try:
-        client = kafka.Consumer({"group.id": options.group or "tidegate", **given}, logger=LOGGER)
+        client = kafka.Consumer({"group.id": options.group or "tidegate", **settings}, logger=LOGGER)
     except kafka.KafkaException:
         return None
     try:
@@ -38,25 +40,29 @@ def partitions(options: ReadOptions) -> dict[str, list[int]] | None:
         ) from None
     finally:
         client.close()
+    return {name: sorted(topics[name].partitions) for name in _selected(options, topics)}
+
+
+def _selected(options: ReadOptions, topics: Iterable[str]) -> list[str]:
+    """The topics that the options name or match."""
     pattern = re.compile(options.pattern) if options.pattern else None
-    wanted = [name for name in topics if name in options.topics or (pattern and pattern.fullmatch(name))]
-    return {name: sorted(topics[name].partitions) for name in wanted}
+    return [name for name in topics if name in options.topics or (pattern and pattern.fullmatch(name))]
 
 
-def client_settings(given: Any) -> dict[str, str]:
-    """Settings in the words of librdkafka: a login module's configuration becomes a user and a password."""
-    found = dict(given)
-    jaas = found.pop("sasl.jaas.config", None)
+def client_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Translate settings for librdkafka: the configuration of a login module becomes a user and a password."""
+    settings = dict(options)
+    jaas = settings.pop("sasl.jaas.config", None)
     if jaas is not None:
         for name in ("username", "password"):
-            said = re.search(rf'{name}="([^"]*)"', jaas)
-            if said:
-                found.setdefault(f"sasl.{name}", said[1])
-    return found
+            match = re.search(rf'{name}="([^"]*)"', jaas)
+            if match:
+                settings.setdefault(f"sasl.{name}", match[1])
+    return settings
 
 
 def library() -> Any:
-    """confluent-kafka, or an error that says how to get it."""
+    """Import confluent-kafka; an error says how to install it."""
     try:
         import confluent_kafka
     except ImportError:
@@ -69,20 +75,44 @@ def library() -> Any:
     return confluent_kafka
 
 
+_AT_ONCE = Backoff(first=0.0, longest=0.0)
+
+
+def list_topics(
+    consumer: Any, timeout: float, topic: str | None = None, is_lost: Callable[[], bool] = lambda: False
+) -> Any:
+    """Ask the brokers for the metadata of a topic, or of all topics.
+
+    A request waits for brokers that are known to be gone, so short requests are repeated until `timeout`, or until
+    `is_lost` says that no broker is left.
+    """
+    failure = library().KafkaException
+    arguments = {} if topic is None else {"topic": topic}
+
+    def ask() -> Any:
+        try:
+            return consumer.list_topics(timeout=1.0, **arguments)
+        except failure:
+            consumer.poll(0.05)  # the pause before the next request, in which the client calls error_cb
+            raise
+
+    return retry(ask, lambda problem: isinstance(problem, failure) and not is_lost(), _AT_ONCE, timeout)
+
+
 ANSWER_SECONDS = 5.0
 SILENT_SECONDS = 15.0
 Partition = tuple[str, int]
 
 
 class TopicReader:
-    """A consumer of no group. Brokers that are away are an OSError; what is the user's to mend is an error. A broker
-    that has nothing new says so after `answer_ms`."""
+    """A consumer without a group. Unreachable brokers are an OSError, which is retried; what a user must correct is an
+    Error. A broker without new records answers after `answer_ms`."""
 
     def __init__(self, options: ReadOptions, relation: str, answer_ms: int = 500) -> None:
         self._options, self._relation, self._kafka = options, relation, library()
         self._gone: float | None = None
         self._at_end: set[Partition] = set()
-        self._places: dict[Partition, int] = {}
+        self._offsets: dict[Partition, int] = {}
         self._consumer = self._connect(answer_ms)
 
     def __enter__(self) -> TopicReader:
@@ -93,53 +123,53 @@ class TopicReader:
     ) -> None:
         self._consumer.close()
 
-    def start(self, known: dict[Partition, int] | None) -> dict[Partition, int]:
-        """Begins behind known offsets, or where the options say. Partitions that were not known are read from their
-        beginning. Returns the offsets that are certain by now."""
-        found = self._partitions()
-        certain = dict(known) if known is not None else self._first(found)
-        self._assign({partition: certain.get(partition, self._kafka.OFFSET_BEGINNING) for partition in found})
-        return certain
+    def start(self, stored: dict[Partition, int] | None) -> dict[Partition, int]:
+        """Begin at known offsets, or at the option `start`; unknown partitions are read from their beginning. Return
+        the offsets that are known by now."""
+        partitions = self._partitions()
+        offsets = dict(stored) if stored is not None else self._first(partitions)
+        self._assign({partition: offsets.get(partition, self._kafka.OFFSET_BEGINNING) for partition in partitions})
+        return offsets
 
     def add_new(self) -> None:
-        """Partitions that have come since are read from their beginning."""
-        new = [partition for partition in self._partitions() if partition not in self._places]
+        """Read partitions that were added since, from their beginning."""
+        new = [partition for partition in self._partitions() if partition not in self._offsets]
         if new:
             self._assign(dict.fromkeys(new, self._kafka.OFFSET_BEGINNING))
 
     def next(self, most: int, seconds: float) -> list[Any]:
         """Return records as soon as there are any; an empty list after `seconds`."""
-        found = []
+        records = []
         for message in self._ask(lambda: self._consumer.consume(most, seconds)):
             if message.error() is None:
                 partition = (message.topic(), message.partition())
-                self._places[partition] = message.offset() + 1
+                self._offsets[partition] = message.offset() + 1
                 self._at_end.discard(partition)
-                found.append(message)
+                records.append(message)
             else:
-                self._note_end(message)
-        if found:
+                self._handle_error(message)
+        if records:
             self._gone = None
         elif self._gone is not None and time.monotonic() - self._gone > SILENT_SECONDS:
             raise self._away("none answers")
-        return found
+        return records
 
     def ends(self) -> dict[Partition, int]:
-        """Behind the last record of each partition now."""
-        return {partition: self._bounds(partition)[1] for partition in self._places}
+        """Return the end offset of each partition."""
+        return {partition: self._bounds(partition)[1] for partition in self._offsets}
 
     def reached(self, ends: dict[Partition, int]) -> bool:
-        """Whether all has been read up to there. The end of a transaction takes a place too, so a partition may be at
-        its end before that."""
-        return all(self._places[partition] >= end or partition in self._at_end for partition, end in ends.items())
+        """True if everything before these offsets was read. Transaction markers use offsets too, so a partition can be
+        at its end earlier."""
+        return all(self._offsets[partition] >= end or partition in self._at_end for partition, end in ends.items())
 
     def lag(self) -> int:
-        """How many records were not read yet, as far as the brokers have told."""
+        """Return the number of records that were not read yet, by the last answers of the brokers."""
         total = 0
-        for partition, place in self._places.items():
+        for partition, offset in self._offsets.items():
             if partition not in self._at_end:
                 _, high = self._consumer.get_watermark_offsets(self._topic_partition(partition), cached=True)
-                total += max(high - max(place, 0), 0)
+                total += max(high - max(offset, 0), 0)
         return total
 
     def _connect(self, answer_ms: int) -> Any:
@@ -159,9 +189,9 @@ class TopicReader:
         try:
             return self._kafka.Consumer(settings)
         except self._kafka.KafkaException as failure:
-            raise self._refused_setting(failure.args[0].str()) from None
+            raise self._rejected_setting(failure.args[0].str()) from None
 
-    def _refused_setting(self, reason: str) -> Error:
+    def _rejected_setting(self, reason: str) -> Error:
         for name, value in self._options.client.items():
             reason = reason.replace(value, "***") if is_secret(name) and value else reason
         return make(
@@ -171,49 +201,46 @@ class TopicReader:
         )
 
     def _partitions(self) -> list[Partition]:
-        topics = self._metadata()
-        pattern = re.compile(self._options.pattern) if self._options.pattern else None
+        topics = self._topics()
         missing = [name for name in self._options.topics if name not in topics]
         if missing:
             message = f"there is no topic {', '.join(missing)}"
             raise make("PIPELINE_FAILED", message=message, hint="create the topic, then start again")
-        wanted = [name for name in topics if name in self._options.topics or (pattern and pattern.fullmatch(name))]
-        return [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
+        selected = sorted(_selected(self._options, topics))
+        return [(name, number) for name in selected for number in sorted(topics[name].partitions)]
 
-    def _metadata(self) -> Any:
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while True:
-            try:
-                return self._consumer.list_topics(timeout=1.0).topics
-            except self._kafka.KafkaException as failure:
-                self._consumer.poll(0.05)
-                if time.monotonic() > deadline:
-                    raise self._away(failure.args[0].str()) from None
+    def _topics(self) -> Any:
+        try:
+            return list_topics(self._consumer, ANSWER_SECONDS).topics
+        except self._kafka.KafkaException as failure:
+            raise self._away(failure.args[0].str()) from None
 
-    def _first(self, found: list[Partition]) -> dict[Partition, int]:
-        """Offsets for the options' start; none are certain if that is the beginning."""
+    def _first(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Return the offsets of the option `start`; none for the beginning."""
         start = self._options.start
         if start.word == "latest":
-            return {partition: self._bounds(partition)[1] for partition in found}
+            return {partition: self._bounds(partition)[1] for partition in partitions}
         if start.word == "timestamp":
-            return self._at_time(found, start.time_ms or 0)
-        given: dict[str, dict[str, int]] = json.loads(start.offsets or "{}") if start.word == "offsets" else {}
-        named = {(topic, int(n)): at for topic, parts in given.items() for n, at in parts.items()}
-        return {each: at if at >= 0 else self._bounds(each)[-2 - at] for each, at in named.items() if each in found}
+            return self._at_time(partitions, start.time_ms or 0)
+        by_topic: dict[str, dict[str, int]] = json.loads(start.offsets or "{}") if start.word == "offsets" else {}
+        requested = {(topic, int(n)): at for topic, parts in by_topic.items() for n, at in parts.items()}
+        return {
+            each: at if at >= 0 else self._bounds(each)[-2 - at] for each, at in requested.items() if each in partitions
+        }
 
-    def _at_time(self, found: list[Partition], time_ms: int) -> dict[Partition, int]:
-        asked = [self._kafka.TopicPartition(topic, number, time_ms) for topic, number in found]
-        answered = self._ask(lambda: self._consumer.offsets_for_times(asked, ANSWER_SECONDS))
-        places = {(one.topic, one.partition): one.offset for one in answered}
-        return {each: at if at >= 0 else self._bounds(each)[1] for each, at in places.items()}
+    def _at_time(self, partitions: list[Partition], time_ms: int) -> dict[Partition, int]:
+        times = [self._kafka.TopicPartition(topic, number, time_ms) for topic, number in partitions]
+        answers = self._ask(lambda: self._consumer.offsets_for_times(times, ANSWER_SECONDS))
+        offsets = {(one.topic, one.partition): one.offset for one in answers}
+        return {each: at if at >= 0 else self._bounds(each)[1] for each, at in offsets.items()}
 
     def _bounds(self, partition: Partition) -> tuple[int, int]:
-        asked = self._topic_partition(partition)
-        low, high = self._ask(lambda: self._consumer.get_watermark_offsets(asked, ANSWER_SECONDS)) or (0, 0)
+        one = self._topic_partition(partition)
+        low, high = self._ask(lambda: self._consumer.get_watermark_offsets(one, ANSWER_SECONDS)) or (0, 0)
         return int(low), int(high)
 
     def _assign(self, offsets: dict[Partition, int]) -> None:
-        self._places.update(offsets)
+        self._offsets.update(offsets)
         self._consumer.incremental_assign(
             [self._kafka.TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
         )
@@ -221,14 +248,14 @@ class TopicReader:
     def _topic_partition(self, partition: Partition) -> Any:
         return self._kafka.TopicPartition(*partition)
 
-    def _ask(self, question: Any) -> Any:
+    def _ask(self, request: Callable[[], Any]) -> Any:
         try:
-            return question()
+            return request()
         except self._kafka.KafkaException as failure:
             raise self._away(failure.args[0].str()) from None
 
-    def _note_end(self, message: Any) -> None:
-        """The end of a partition, or an error that came in place of a record."""
+    def _handle_error(self, message: Any) -> None:
+        """Handle the end of a partition, or an error in place of a record."""
         error, codes = message.error(), self._kafka.KafkaError
         if error.code() == codes._PARTITION_EOF:
             self._at_end.add((message.topic(), message.partition()))
@@ -245,7 +272,7 @@ class TopicReader:
             self._note(error)
 
     def _lost(self, partition: Partition) -> None:
-        """The record at an offset is gone: the topic's retention was faster, or the topic is a new one."""
+        """Handle a record that was removed: by the topic's retention, or because the topic is a new one."""
         if self._options.fail_on_data_loss:
             raise make(
                 "PIPELINE_FAILED",
@@ -257,7 +284,7 @@ class TopicReader:
         self._assign({partition: self._bounds(partition)[0]})
 
     def _note(self, error: Any) -> None:
-        """Trouble with the brokers: the client goes on by itself, unless it lasts."""
+        """Remember since when no broker is left. The client reconnects by itself: only a long outage is an error."""
         if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and self._gone is None:
             self._gone = time.monotonic()
 

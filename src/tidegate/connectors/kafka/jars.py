@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector: found on the session, in a folder of jars, or fetched as Spark fetches packages."""
+"""Spark's own Kafka connector: on the session, in a folder of jars, or downloaded as a Spark package."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ NEEDED = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "
 
 
 def package(version: str) -> str:
-    """The connector of a Spark version, as `spark.jars.packages` names it."""
+    """Return the connector of a Spark version for `spark.jars.packages`."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
 def folder(version: str) -> Path:
-    """Where jars are looked for: in the folder that the environment names, else in the user's cache."""
-    named = os.environ.get(FOLDER)
-    return Path(named) if named else Path.home() / ".cache" / "tidegate" / "jars" / version
+    """Return the folder of jars: TIDEGATE_JARS, else the user's cache."""
+    setting = os.environ.get(FOLDER)
+    return Path(setting) if setting else Path.home() / ".cache" / "tidegate" / "jars" / version
 
 
-def in_folder(place: Path) -> list[Path]:
-    """All jars of a folder, if the connector is complete there; else none."""
-    jars = sorted(place.glob("*.jar"))
+def in_folder(jar_folder: Path) -> list[Path]:
+    """Return all jars of a folder if the connector is complete there, else none."""
+    jars = sorted(jar_folder.glob("*.jar"))
     return jars if all(any(jar.name.startswith(f"{name}-") for jar in jars) for name in NEEDED) else []
 
 
 def ensure(spark: SparkSession) -> None:
-    """Makes the connector known to a session. Sessions are apart in this: each has to be told."""
+    """Add the connector to a session, if it does not have it; each session needs it."""
     if known(spark):
         return
     jars = in_folder(folder(spark.version))
@@ -48,7 +48,7 @@ def ensure(spark: SparkSession) -> None:
 
 
 def known(spark: SparkSession) -> bool:
-    """Whether the session can read Kafka. Nothing is read and no broker asked."""
+    """True if the session can read Kafka. No broker is contacted."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -69,7 +69,7 @@ def _fetch(spark: SparkSession) -> None:
 
 
 def missing(version: str) -> Error:
-    """What to do when there is no connector."""
+    """The error for a missing connector."""
     return make(
         "CONNECTOR_JARS",
         name="KAFKA",

@@ -1,4 +1,4 @@
-"""Columns that are filled from around a record: `_key`, `_partition`, `_offset`, `_timestamp`, `_headers`, `_topic`."""
+"""Metadata columns of records: `_key`, `_partition`, `_offset`, `_timestamp`, `_headers`, `_topic`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PREFIX = "metadata."
 
 
 def metadata(columns: Schema, bag: Bag) -> dict[str, str]:
-    """Which columns of a relation are metadata, each with its field: those with the names above, and those that were
-    declared as `c T METADATA FROM 'field'` (which comes here as an option `metadata.c`)."""
-    declared = {name.casefold(): field for name, field in bag.passed(_PREFIX).items()}
-    found = {}
+    """Return the metadata columns of a relation with their fields: columns with the names above, and those declared as
+    `c T METADATA FROM 'field'`, which is passed as an option `metadata.c`."""
+    declared = {name.casefold(): field for name, field in bag.take_prefixed(_PREFIX).items()}
+    fields = {}
     for column in columns:
         field = declared.get(column.name.casefold())
         if field is None and column.name.startswith("_") and column.name[1:].casefold() in FIELDS:
             field = column.name[1:]
         if field is not None:
-            found[column.name] = _checked(column, field.casefold(), bag)
-    return found
+            fields[column.name] = _checked(column, field.casefold(), bag)
+    return fields
 
 
 def _checked(column: Column, field: str, bag: Bag) -> str:
@@ -52,7 +52,7 @@ def _checked(column: Column, field: str, bag: Bag) -> str:
 
 
 def expressions(columns: Schema, fields: Mapping[str, str]) -> list[str]:
-    """The metadata columns as Spark SQL over the columns that the source carries."""
+    """Return the metadata columns as Spark SQL over the columns that the source carries."""
     return [
         f"CAST({_expression(fields[column.name], column.type)} AS {column.type}) AS {identifier(column.name)}"
         for column in columns

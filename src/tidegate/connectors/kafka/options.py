@@ -7,16 +7,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from tidegate.connectors.contract import SinkSpec
+from tidegate.core.option_models import DURATION, Aliases, OptionModel, Spans, choice, whole_number
 from tidegate.core.options import Bag
 from tidegate.core.schema import names
 from tidegate.errors import Span, did_you_mean, make
 
 BROKERS = ("bootstrap.servers", "properties.bootstrap.servers", "kafka.bootstrap.servers", "bootstrap_servers")
 PASSED = ("kafka.", "properties.")
-REFRESH = ("cdc", "snapshot_only", "manual")
 PARTITION_IDLE = timedelta(seconds=10)
 _WORDS = {
     "earliest": "earliest",
@@ -41,9 +43,64 @@ class Start:
     offsets: str | None = None
 
 
+class TopicOptions(OptionModel):
+    """Which topics are read."""
+
+    brokers: Annotated[str, Aliases(*BROKERS)] = Field(
+        description="Addresses of brokers, separated by commas.", examples=["localhost:9092"]
+    )
+    topic: str | None = Field(None, description="A topic.")
+    topics: str | None = Field(None, description="Several topics, separated by commas.")
+    pattern: Annotated[str | None, Aliases("topic_pattern", "subscribe_pattern")] = Field(
+        None, description="Regular expression that names of topics match."
+    )
+
+    def names(self, bag: Bag) -> tuple[str, ...]:
+        """The topics that are named, none if there is a pattern."""
+        if sum(value is not None for value in (self.topic, self.topics, self.pattern)) > 1:
+            message = "topic, topics and pattern exclude each other"
+            raise make("INVALID_OPTION", message=message, hint="leave one", span=bag.span)
+        if self.pattern is not None:
+            return ()
+        one, several = self.topic, self.topics
+        if one is None and several is None:
+            raise make("MISSING_OPTION", where=bag.where, name="topic", hint="add topic = 'orders'", span=bag.span)
+        names = [one] if one is not None and ";" not in one else re.split(r"[;,]", several or one or "")
+        return tuple(name.strip() for name in names if name and name.strip())
+
+
+class SourceOptions(OptionModel):
+    """How topics are read."""
+
+    max_rows_per_step: Annotated[int | None, whole_number(1)] = Field(
+        None, description="Largest number of records in a step."
+    )
+    group: Annotated[str | None, Aliases("group_id", "properties.group.id", "kafka.group.id")] = Field(
+        None, description="Group id that brokers see."
+    )
+    partition_idle: Annotated[timedelta, DURATION] = Field(
+        PARTITION_IDLE, description="Time without records after which a partition no longer holds back the watermark."
+    )
+    fail_on_data_loss: bool = Field(True, description="Stop when records were removed before they were read.")
+
+
+class TableOptions(SourceOptions):
+    """How a table with a key is read."""
+
+    refresh: Annotated[str, choice("cdc", "snapshot_only", "manual")] = Field(
+        "cdc", description="Follow the topic, read it once, or read it again by REFRESH TABLE."
+    )
+
+    def check(self, spans: Spans) -> None:
+        if self.max_rows_per_step is not None:
+            message = "a table is ready when its whole topic is read, which takes one step"
+            hint = "leave out max_rows_per_step"
+            raise make("INVALID_OPTION", message=message, hint=hint, span=spans["max_rows_per_step"])
+
+
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a topic is read. Just one of `topics` and `pattern` is given."""
+    """How topics are read: those in `topics`, or those that match `pattern`."""
 
     brokers: str
     topics: tuple[str, ...]
@@ -59,13 +116,10 @@ class ReadOptions:
 
 def read_options(bag: Bag, table: bool) -> ReadOptions:
     """Take a source's options out of the bag. `table`: it is for a table with a key."""
-    brokers = bag.required("brokers", "localhost:9092", BROKERS)
-    topics, pattern = _topics(bag)
+    selection = TopicOptions.take(bag)
+    topics = selection.names(bag)
     start_at = bag.span_of("start")
     start = _start(bag, topics)
-    capped_at = bag.span_of("max_rows_per_step")
-    capped = bag.integer("max_rows_per_step", minimum=1)
-    refresh = (bag.choice("refresh", REFRESH, "cdc") or "cdc") if table else "cdc"
     if table and start != Start():
         raise make(
             "INVALID_OPTION",
@@ -73,58 +127,33 @@ def read_options(bag: Bag, table: bool) -> ReadOptions:
             hint="leave out start, or CREATE SOURCE",
             span=start_at,
         )
-    if table and capped is not None:
-        raise make(
-            "INVALID_OPTION",
-            message="a table is ready when its whole topic is read, which takes one step",
-            hint="leave out max_rows_per_step",
-            span=capped_at,
-        )
+    options = TableOptions.take(bag) if table else SourceOptions.take(bag)
     return ReadOptions(
-        brokers=brokers,
+        brokers=selection.brokers,
         topics=topics,
-        pattern=pattern,
-        group=bag.text("group", aliases=("group_id", "properties.group.id", "kafka.group.id")),
+        pattern=selection.pattern,
+        group=options.group,
         start=start,
-        max_rows_per_step=capped,
-        partition_idle=bag.duration("partition_idle", PARTITION_IDLE) or PARTITION_IDLE,
-        fail_on_data_loss=bag.boolean("fail_on_data_loss", True),
-        refresh=refresh,
+        max_rows_per_step=options.max_rows_per_step,
+        partition_idle=options.partition_idle or PARTITION_IDLE,
+        fail_on_data_loss=options.fail_on_data_loss,
+        refresh=options.refresh if isinstance(options, TableOptions) else "cdc",
         client=client_options(bag),
     )
 
 
 def client_options(bag: Bag) -> dict[str, str]:
     """Options for the Kafka client itself, as `kafka.security.protocol` or Flink's `properties.security.protocol`."""
-    found = {name: value for prefix in PASSED for name, value in bag.passed(prefix).items()}
+    passed = {name: value for prefix in PASSED for name, value in bag.take_prefixed(prefix).items()}
     for name in _SPARKS_OWN:
-        if name in found:
+        if name in passed:
             raise make(
                 "INVALID_OPTION",
                 message=f"kafka.{name} cannot be set",
                 hint="the connector sets it itself",
                 span=bag.span,
             )
-    return found
-
-
-def _topics(bag: Bag) -> tuple[tuple[str, ...], str | None]:
-    given = [
-        bag.text("topic"),
-        bag.text("topics"),
-        bag.text("pattern", aliases=("topic_pattern", "subscribe_pattern")),
-    ]
-    if sum(value is not None for value in given) > 1:
-        raise make(
-            "INVALID_OPTION", message="topic, topics and pattern exclude each other", hint="leave one", span=bag.span
-        )
-    one, several, pattern = given
-    if pattern is not None:
-        return (), pattern
-    if one is None and several is None:
-        raise make("MISSING_OPTION", where=bag.where, name="topic", hint="add topic = 'orders'", span=bag.span)
-    names = [one] if one is not None and ";" not in one else re.split(r"[;,]", several or one or "")
-    return tuple(name.strip() for name in names if name and name.strip()), None
+    return passed
 
 
 def _start(bag: Bag, topics: tuple[str, ...]) -> Start:
@@ -157,16 +186,16 @@ def _word_or_value(text: str) -> Start:
         return Start("offsets", offsets=checked_offsets(text))
     if re.fullmatch(r"\d{10,}", text.strip()):
         return Start("timestamp", int(text))
-    moment = datetime.fromisoformat(text.strip())
-    return Start("timestamp", round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+    time = datetime.fromisoformat(text.strip())
+    return Start("timestamp", round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def checked_offsets(text: str) -> str:
     """`{"topic": {"0": 42, "1": -2}}`; -2 is the earliest, -1 the latest."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+    offsets = json.loads(text)
+    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         raise ValueError(text)
-    return json.dumps({topic: {str(int(p)): int(o) for p, o in each.items()} for topic, each in found.items()})
+    return json.dumps({topic: {str(int(p)): int(o) for p, o in each.items()} for topic, each in offsets.items()})
 
 
 def _flink_offsets(text: str, topics: tuple[str, ...]) -> str:
@@ -181,9 +210,24 @@ TRANSACTION_TIMEOUT = timedelta(minutes=5)
 _OWN = ("transactional.id", "enable.idempotence", "transaction.timeout.ms", "group.id", "isolation.level")
 
 
+class SinkOptions(OptionModel):
+    """Where and how records are written."""
+
+    brokers: Annotated[str, Aliases(*BROKERS)] = Field(
+        description="Addresses of brokers, separated by commas.", examples=["localhost:9092"]
+    )
+    topic: str = Field(description="Topic, which must exist.", examples=["totals"])
+    key: Annotated[str | None, Aliases("key.fields", "primary_key")] = Field(
+        None, description="Columns of the records' key; the view's key by default."
+    )
+    transaction_timeout: Annotated[timedelta, DURATION] = Field(
+        TRANSACTION_TIMEOUT, description="Time after which brokers abort a transaction."
+    )
+
+
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where records go. `key` is empty if the user named none; `client` is for the Kafka client itself."""
+    """Where records are written. `key` is empty if the user named none; `client` is for the Kafka client itself."""
 
     brokers: str
     topic: str
@@ -195,35 +239,39 @@ class WriteOptions:
 def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
     """Take a sink's options out of the bag, all but those of its format."""
     key_at = bag.span_of("key")
+    options = SinkOptions.take(bag)
     return WriteOptions(
-        brokers=bag.required("brokers", "localhost:9092", BROKERS),
-        topic=bag.required("topic", "totals"),
-        key=_columns(bag.text("key", aliases=("key.fields", "primary_key")), spec, key_at),
-        transaction_timeout=bag.duration("transaction_timeout", TRANSACTION_TIMEOUT) or TRANSACTION_TIMEOUT,
+        brokers=options.brokers,
+        topic=options.topic,
+        key=_columns(options.key, spec, key_at),
+        transaction_timeout=options.transaction_timeout or TRANSACTION_TIMEOUT,
         client=_client(bag),
     )
 
 
-def _columns(given: str | None, spec: SinkSpec, at: Span | None) -> tuple[str, ...]:
-    """`key = 'region, item'`, as the columns are spelt in the view."""
-    spelt = {name.casefold(): name for name in names(spec.columns)}
-    found = [name.strip() for name in re.split(r"[,;]", given or "") if name.strip()]
-    for name in found:
-        if name.casefold() not in spelt:
+def _columns(text: str | None, spec: SinkSpec, at: Span | None) -> tuple[str, ...]:
+    """`key = 'region, item'`, in the case that the columns have in the view."""
+    by_folded_name = {name.casefold(): name for name in names(spec.columns)}
+    columns = [name.strip() for name in re.split(r"[,;]", text or "") if name.strip()]
+    for name in columns:
+        if name.casefold() not in by_folded_name:
             message = f"key: there is no column {name}"
             raise make(
-                "INVALID_OPTION", message=message, hint=did_you_mean(name, list(spelt.values()), "columns"), span=at
+                "INVALID_OPTION",
+                message=message,
+                hint=did_you_mean(name, list(by_folded_name.values()), "columns"),
+                span=at,
             )
-    return tuple(spelt[name.casefold()] for name in found)
+    return tuple(by_folded_name[name.casefold()] for name in columns)
 
 
 def _client(bag: Bag) -> dict[str, str]:
     """`kafka.compression.type` or Flink's `properties.compression.type`, without the prefix."""
     at = {name: bag.span_of(f"{prefix}{name}") for prefix in PASSED for name in _OWN}
-    found = {name: value for prefix in PASSED for name, value in bag.passed(prefix).items()}
+    passed = {name: value for prefix in PASSED for name, value in bag.take_prefixed(prefix).items()}
     for name in _OWN:
-        if name in found:
+        if name in passed:
             hint = "write transaction_timeout" if name == "transaction.timeout.ms" else "leave it out"
             message = f"{name} cannot be set: the sink sets it itself, so that each step is written once"
             raise make("INVALID_OPTION", message=message, hint=hint, span=at[name])
-    return found
+    return passed

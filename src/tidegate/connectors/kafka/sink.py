@@ -19,8 +19,8 @@ from tidegate.formats.names import encoder
 
 @dataclass
 class KafkaSink(Sink):
-    """Kafka itself records the last step, in the transaction that wrote it. Brokers forget such records of sinks that
-    had nothing to write for a week, so there is one more in a file; the later one counts."""
+    """Writes to Kafka, which records the last step in the transaction that wrote it. Brokers delete the records of
+    sinks that wrote nothing for a week, so there is another one in a file; the later of the two counts."""
 
     options: WriteOptions
     encoder: Encoder
@@ -32,18 +32,20 @@ class KafkaSink(Sink):
     def build(cls, spec: SinkSpec, bag: Bag) -> KafkaSink:
         key_at = bag.span_of("key")
         options = write_options(spec, bag)
-        made = encoder(Layout(spec.name, spec.columns, options.key or spec.key), spec.format, bag, options.topic)
+        record_encoder = encoder(
+            Layout(spec.name, spec.columns, options.key or spec.key), spec.format, bag, options.topic
+        )
         bag.finish()
         check_settings(options)
-        if made.takes == "upsert" and options.key and set(options.key) != set(spec.key):
-            known = f"which is {', '.join(spec.key)}" if spec.key else "which it does not show"
+        if record_encoder.takes == "upsert" and options.key and set(options.key) != set(spec.key):
+            view_key = f"which is {', '.join(spec.key)}" if spec.key else "which it does not show"
             raise make(
                 "INVALID_OPTION",
-                message=f"rows are replaced by the key of the view, {known}",
+                message=f"rows are replaced by the key of the view, {view_key}",
                 hint="leave out key" if spec.key else "SELECT the key in the view",
                 span=key_at,
             )
-        return cls(spec, options, made)
+        return cls(spec, options, record_encoder)
 
     @property
     def abilities(self) -> SinkAbilities:
@@ -86,5 +88,5 @@ class KafkaSink(Sink):
 
 
 def transactional_name(owner: str, sink: str) -> str:
-    """The same for every process that runs this creation of the sink, and for no other one."""
+    """Return the transactional id, the same for every process that runs this creation of the sink, and no other."""
     return f"tidegate-{hashlib.sha256(f'{owner} {sink}'.encode()).hexdigest()[:24]}"

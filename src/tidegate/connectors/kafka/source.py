@@ -59,9 +59,9 @@ def build(spec: SourceSpec, bag: Bag) -> Source:
     if not spec.columns:
         return KafkaEvents(spec, options, bus_options(spec, bag))
     fields = metadata(spec.columns, bag)
-    carried = tuple(column for column in spec.columns if column.name not in fields)
-    made = decoder(Layout(spec.relation, carried, spec.key), spec.format, bag, keyed=bool(spec.key))
-    topics = Topics(spec, options, made, fields)
+    columns = tuple(column for column in spec.columns if column.name not in fields)
+    record_decoder = decoder(Layout(spec.relation, columns, spec.key), spec.format, bag, keyed=bool(spec.key))
+    topics = Topics(spec, options, record_decoder, fields)
     return KafkaStream(spec, topics) if options.refresh == "cdc" else KafkaTable(spec, topics)
 
 
@@ -107,7 +107,7 @@ class KafkaStream(StreamSource, Partitioned, Remote):
         return True
 
     def _starting(self, position: Position | None) -> dict[str, str]:
-        """Return the options that say where Spark begins under a new checkpoint."""
+        """Return the options for where Spark begins under a new checkpoint."""
         if position is not None and position["offsets"] is not None:
             return {"startingOffsets": json.dumps(self._with_new_partitions(position["offsets"]))}
         start = self.topics.options.start
@@ -119,10 +119,10 @@ class KafkaStream(StreamSource, Partitioned, Remote):
 
     def _with_new_partitions(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """Add the partitions that are new, from their beginning: Spark requires an offset for every partition."""
-        found = {topic: dict(parts) for topic, parts in offsets.items()}
+        extended = {topic: dict(parts) for topic, parts in offsets.items()}
         for topic, numbers in (partitions(self.topics.options) or {}).items():
-            found[topic] = {str(number): found.get(topic, {}).get(str(number), -2) for number in numbers}
-        return found
+            extended[topic] = {str(number): extended.get(topic, {}).get(str(number), -2) for number in numbers}
+        return extended
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ class KafkaTable(PolledSource):
         try:
             return self.topics.rows(frame).toArrow()
         except Exception as failure:
-            known = self.topics.failure(str(failure))
-            if known is None:
+            error = self.topics.failure(str(failure))
+            if error is None:
                 raise
-            raise known from None
+            raise error from None
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,9 @@ class Topics:
 
     def failure(self, text: str) -> Error | None:
         """Return the error to show for a step that failed with this text, or None if it is not known."""
-        known = self.decoder.failure(text)
-        if known is not None:
-            return known
+        error = self.decoder.failure(text)
+        if error is not None:
+            return error
         relation, where = self.spec.relation, self._where
         if _LOST.search(text):
             return make(
@@ -189,10 +189,10 @@ class Topics:
             )
         if _GONE.search(text):
             return self._no_topic(", ".join(self.options.topics) or f"like {self.options.pattern}")
-        if found := _DENIED.search(text):
+        if denied := _DENIED.search(text):
             return make(
                 "PIPELINE_FAILED",
-                message=f"Kafka rejected {relation}: {found[0][:200]}",
+                message=f"Kafka rejected {relation}: {denied[0][:200]}",
                 hint="check the kafka.security.* and kafka.sasl.* options",
             )
         if _UNREACHABLE.search(text):
@@ -205,8 +205,8 @@ class Topics:
 
     def _check(self) -> None:
         """Spark would take minutes to report a missing broker or topic."""
-        found = partitions(self.options)
-        missing = [topic for topic in self.options.topics if found is not None and topic not in found]
+        existing = partitions(self.options)
+        missing = [topic for topic in self.options.topics if existing is not None and topic not in existing]
         if missing:
             raise self._no_topic(", ".join(missing))
 
@@ -215,28 +215,28 @@ class Topics:
 
     @cached_property
     def _where(self) -> str:
-        chosen = self.options
-        return f"topics like {chosen.pattern}" if chosen.pattern else f"topic {', '.join(chosen.topics)}"
+        options = self.options
+        return f"topics like {options.pattern}" if options.pattern else f"topic {', '.join(options.topics)}"
 
     def settings(self) -> dict[str, str]:
         """Return the options of Spark's Kafka reader."""
-        chosen = self.options
+        options = self.options
         settings = {
-            "kafka.bootstrap.servers": chosen.brokers,
+            "kafka.bootstrap.servers": options.brokers,
             "kafka.isolation.level": "read_committed",
             **_LARGE_FETCHES,
-            "failOnDataLoss": str(chosen.fail_on_data_loss).lower(),
-            "subscribePattern" if chosen.pattern else "subscribe": chosen.pattern or ",".join(chosen.topics),
+            "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+            "subscribePattern" if options.pattern else "subscribe": options.pattern or ",".join(options.topics),
         }
-        if chosen.group is not None:
-            settings["kafka.group.id"] = chosen.group
+        if options.group is not None:
+            settings["kafka.group.id"] = options.group
         if "headers" in self.metadata.values():
             settings["includeHeaders"] = "true"
-        return settings | {f"kafka.{name}": value for name, value in chosen.client.items()}
+        return settings | {f"kafka.{name}": value for name, value in options.client.items()}
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Decode records into rows, with the columns of `StreamSource.stream`."""
-        carried = [
+        columns_read = [
             f"key AS {KEY}",
             f"value AS {VALUE}",
             "topic AS `__topic`",
@@ -245,19 +245,19 @@ class Topics:
             "timestamp AS `__timestamp`",
         ]
         if "headers" in self.metadata.values():
-            carried.append("headers AS `__headers`")
+            columns_read.append("headers AS `__headers`")
         if "key" in self.metadata.values():
-            carried.append("key AS `__record_key`")
-        rows = self.decoder.rows(records.selectExpr(*carried))
+            columns_read.append("key AS `__record_key`")
+        rows = self.decoder.rows(records.selectExpr(*columns_read))
         rows = rows.selectExpr("*", *expressions(self.spec.columns, self.metadata))
         columns = [identifier(name) for name in names(self.spec.columns)]
-        place = f"concat({literal('topic ')}, `__topic`, ' partition ', `__partition`, ' offset ', `__offset`, ': ')"
+        position = f"concat({literal('topic ')}, `__topic`, ' partition ', `__partition`, ' offset ', `__offset`, ': ')"
         return rows.selectExpr(
             *columns,
             f"`{WEIGHT}`",
             f"`__offset` * {2 * PARTITIONS}L + pmod(hash(`__topic`) + `__partition`, {PARTITIONS}) * 2L"
             f" + `{PART}` AS `{SEQ}`",
-            f"concat({place}, `{ERROR}`) AS `{ERROR}`",
+            f"concat({position}, `{ERROR}`) AS `{ERROR}`",
             f"`{RAW}`",
             f"concat(`__topic`, '-', `__partition`) AS `{SHARD}`",
         )

@@ -1,18 +1,17 @@
 """A connection that writes whole steps: the records of a step and the step's number in one Kafka transaction.
 
-The number is kept as the committed offset of a consumer group that nobody ever joins. Kafka commits an offset in the
-same transaction as the records, so both are there or neither is, and it can be read back after any failure.
+The number is the committed offset of a consumer group without members. Kafka commits an offset in the same transaction
+as the records, so both exist or neither does, and it can be read back after any failure.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
-from tidegate.connectors.kafka.client import LOGGER, client_settings, library
+from tidegate.connectors.kafka.client import LOGGER, client_settings, library, list_topics
 from tidegate.connectors.kafka.options import WriteOptions
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
@@ -27,12 +26,12 @@ SERVED_EVERY = 1000
 
 
 class DeliveryError(OSError):
-    """Kafka did not take a step now. It may do so later."""
+    """Kafka could not accept a step now; the step is retried."""
 
 
 class Connection:
-    """One producer and the number of the last step it committed. After a failure it is closed, and a new one begins:
-    that alone ends what the old one left open, and says how far it came."""
+    """A producer and the last step that it committed. After a failure it is closed and replaced: only a new producer of
+    the same name aborts what the old one left open, and reads back the last committed step."""
 
     def __init__(self, options: WriteOptions, name: str) -> None:
         self._options, self._kafka = options, library()
@@ -51,12 +50,12 @@ class Connection:
             raise
 
     def write(self, step: int, records: Iterable[Record]) -> None:
-        """All of it or nothing. A step without records leaves no trace."""
+        """Write a step in one transaction, or nothing of it. A step without records is not recorded."""
         begun = False
         try:
             for number, (key, value) in enumerate(records):
                 if not begun:
-                    self._wake()
+                    self._check_brokers()
                     self._producer.begin_transaction()
                     begun = True
                 self._send(key, value)
@@ -73,54 +72,49 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Nothing is waited for: what is not committed never will be."""
+        """Close without waiting: what is not committed never will be."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
         self._consumer.close()
 
     def _client(self, make_client: Any, own: dict[str, Any], defaults: dict[str, Any] | None = None) -> Any:
-        """A client of the library, or an error about the options passed through to it."""
-        given = {**(defaults or {}), **client_settings(self._options.client)}
+        """Create a client of the library; options that it rejects are an error of the user."""
+        settings = {**(defaults or {}), **client_settings(self._options.client)}
         own |= {"bootstrap.servers": self._options.brokers, "error_cb": self._note, "logger": LOGGER}
         try:
-            return make_client({**given, **own})
+            return make_client({**settings, **own})
         except self._kafka.KafkaException as failure:
-            raise refused_setting(self._options, failure.args[0].str()) from None
+            raise rejected_setting(self._options, failure.args[0].str()) from None
 
     def _note(self, error: Any) -> None:
-        """Trouble with a broker. The client says apart from that when none is left."""
+        """Callback for errors of brokers. That no broker is left is an error of its own."""
         if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN:
             self._gone = True
-        elif self._lost(error):
+        elif self._is_unreachable(error):
             self._trouble = error
 
-    def _lost(self, error: Any) -> bool:
-        """Whether an error is about the way to the brokers, not about what was asked of them."""
+    def _is_unreachable(self, error: Any) -> bool:
+        """True for an error of the connection to the brokers, not of a request."""
         codes = self._kafka.KafkaError
-        ways = (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT, codes._AUTHENTICATION, codes._RESOLVE)
-        return error.code() in (*ways, codes._SSL)
+        network = (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT, codes._RESOLVE)
+        return error.code() in (*network, codes._AUTHENTICATION, codes._SSL)
 
     def _find_topic(self) -> None:
-        """Asked as a consumer: a producer's question would create the topic on brokers that do so."""
+        """Check that the topic exists, as a consumer: a producer's request would create it on brokers that allow it."""
         topic = self._options.topic
-        found = self._metadata(topic).topics[topic]
-        if found.error is not None:
-            raise self._no_topic(found.error)
+        metadata = self._metadata(topic).topics[topic]
+        if metadata.error is not None:
+            raise self._no_topic(metadata.error)
 
     def _metadata(self, topic: str) -> Any:
-        """The question waits for brokers that are known to be gone, so it is asked again and again for a short time."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while True:
-            try:
-                return self._consumer.list_topics(topic, 1.0)
-            except self._kafka.KafkaException as failure:
-                self._consumer.poll(0.05)
-                if self._gone or time.monotonic() > deadline:
-                    raise DeliveryError(self._reason(failure.args[0])) from None
+        try:
+            return list_topics(self._consumer, ANSWER_SECONDS, topic, is_lost=lambda: self._gone)
+        except self._kafka.KafkaException as failure:
+            raise DeliveryError(self._reason(failure.args[0])) from None
 
-    def _wake(self) -> None:
-        """Brokers end connections that rest for long, which looks as if they were gone. So they are asked."""
+    def _check_brokers(self) -> None:
+        """Check that brokers answer: they close idle connections, which looks as if they were gone."""
         self._producer.poll(0)
         if self._gone:
             self._gone = False
@@ -141,7 +135,7 @@ class Connection:
         )
 
     def _begin(self, name: str) -> Any:
-        """A producer that has ended every transaction that an earlier one of this name left open."""
+        """Create the producer, which aborts every transaction that an earlier one of this name left open."""
         producer = self._client(self._kafka.Producer, _transactional(self._options, name), _defaults(self._options))
         try:
             producer.init_transactions(TRANSACTION_SECONDS)
@@ -159,14 +153,14 @@ class Connection:
         )
 
     def _committed(self) -> int | None:
-        place = self._kafka.TopicPartition(self._options.topic, 0)
+        partition = self._kafka.TopicPartition(self._options.topic, 0)
         try:
-            [found] = self._consumer.committed([place], TRANSACTION_SECONDS)
+            [committed] = self._consumer.committed([partition], TRANSACTION_SECONDS)
         except self._kafka.KafkaException as failure:
             raise DeliveryError(self._reason(failure.args[0])) from None
-        if found.error is not None:
-            raise DeliveryError(self._reason(found.error))
-        return None if found.offset < 0 else int(found.offset)
+        if committed.error is not None:
+            raise DeliveryError(self._reason(committed.error))
+        return None if committed.offset < 0 else int(committed.offset)
 
     def _send(self, key: bytes | None, value: bytes | None) -> None:
         while True:
@@ -185,8 +179,8 @@ class Connection:
             self._undelivered = error
 
     def _serve(self, seconds: float) -> None:
-        """Lets the producer work and tells what went wrong meanwhile. When no broker is left, waiting would only keep
-        other sinks waiting too."""
+        """Serve the producer's callbacks and raise what they reported. When no broker is left, waiting would only delay
+        other sinks."""
         self._producer.poll(seconds)
         error = self._undelivered
         if error is not None and error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
@@ -198,16 +192,16 @@ class Connection:
         while self._producer.flush(0.05):
             self._serve(0)
         self._serve(0)
-        place = self._kafka.TopicPartition(self._options.topic, 0, step)
+        offset = self._kafka.TopicPartition(self._options.topic, 0, step)
         producer, group = self._producer, self._group
-        self._answered(lambda: producer.send_offsets_to_transaction([place], group, TRANSACTION_SECONDS))
-        self._answered(lambda: producer.commit_transaction(TRANSACTION_SECONDS))
+        self._call_in_time(lambda: producer.send_offsets_to_transaction([offset], group, TRANSACTION_SECONDS))
+        self._call_in_time(lambda: producer.commit_transaction(TRANSACTION_SECONDS))
         self.last = step
 
-    def _answered(self, call: Callable[[], object]) -> None:
-        """A call that ends in time. For a group's coordinator that a broker still loads after its start the client
-        waits longer than it was told to, perhaps for ever: then this producer is left to itself, and the next one shuts
-        it out."""
+    def _call_in_time(self, call: Callable[[], object]) -> None:
+        """Run a call in a thread with a time limit. While a broker loads a group's coordinator after its start, the
+        client ignores its own timeout, perhaps for ever: this producer is then abandoned, and the next one fences it
+        off."""
         problems: list[BaseException] = []
 
         def run() -> None:
@@ -221,13 +215,13 @@ class Connection:
         thread.join(TRANSACTION_SECONDS + GRACE_SECONDS)
         if thread.is_alive():
             self._producer = None
-            raise DeliveryError(_said(self._options, "the transaction was not committed in time"))
+            raise DeliveryError(_describe(self._options, "the transaction was not committed in time"))
         if problems:
             raise problems[0]
 
     def _abort(self) -> None:
-        """Readers of committed records wait for an open transaction. If it cannot be ended now, the next producer of
-        this name ends it, or the brokers do after transaction_timeout."""
+        """Abort the transaction, since readers of committed records wait for it. If that fails, the next producer of
+        this name does it, or the brokers after transaction_timeout."""
         if self._gone or self._producer is None:
             return
         try:
@@ -237,7 +231,7 @@ class Connection:
             self._note(failure.args[0])
 
     def _too_large(self, size: int | None) -> DeliveryError:
-        """`size` is known if the client refused the record, and not if a broker did."""
+        """`size` is None if a broker rejected the record, not the client."""
         topic, limit = self._options.topic, self._options.client.get("message.max.bytes", "1000000")
         if size is None:
             return DeliveryError(f"a record is larger than topic {topic} allows: raise max.message.bytes of the topic")
@@ -247,21 +241,21 @@ class Connection:
         )
 
     def _reason(self, error: Any) -> str:
-        """What is wrong, in words. What the client said about a broker tells more than that it gave up."""
+        """The text of an error. An earlier error of a broker explains more than the final timeout."""
         text = error.str()
-        if self._gone or self._lost(error):
+        if self._gone or self._is_unreachable(error):
             text = "no broker answers" + (f": {self._trouble.str()}" if self._trouble is not None else "")
-        return _said(self._options, text)
+        return _describe(self._options, text)
 
 
-def _said(options: WriteOptions, text: str) -> str:
+def _describe(options: WriteOptions, text: str) -> str:
     return _without_secrets(f"Kafka at {options.brokers}, topic {options.topic}: {text}", options)
 
 
 def _defaults(options: WriteOptions) -> dict[str, Any]:
-    """Keys go where Java's producers send them."""
-    patience = min(DELIVERY_MILLISECONDS, _milliseconds(options.transaction_timeout))
-    return {"partitioner": "murmur2_random", "message.timeout.ms": patience}
+    """Defaults of the producer. Keys are partitioned as by Java's producers."""
+    timeout = min(DELIVERY_MILLISECONDS, _milliseconds(options.transaction_timeout))
+    return {"partitioner": "murmur2_random", "message.timeout.ms": timeout}
 
 
 def _transactional(options: WriteOptions, name: str) -> dict[str, Any]:
@@ -273,16 +267,16 @@ def _milliseconds(duration: timedelta) -> int:
 
 
 def check_settings(options: WriteOptions) -> None:
-    """Refuses options that the Kafka client does not know. Nothing is connected."""
+    """Reject options that the Kafka client does not know, without connecting."""
     kafka = library()
     own = {"bootstrap.servers": options.brokers, "logger": LOGGER, **_transactional(options, "-")}
     try:
         kafka.Producer({**_defaults(options), **client_settings(options.client), **own})
     except kafka.KafkaException as failure:
-        raise refused_setting(options, failure.args[0].str()) from None
+        raise rejected_setting(options, failure.args[0].str()) from None
 
 
-def refused_setting(options: WriteOptions, reason: str) -> Error:
+def rejected_setting(options: WriteOptions, reason: str) -> Error:
     return make(
         "INVALID_OPTION",
         message=f"the Kafka client rejects its options: {_without_secrets(reason, options)}",

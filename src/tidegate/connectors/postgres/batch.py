@@ -1,4 +1,4 @@
-"""Changes of whole transactions, gathered until they are appended together."""
+"""A batch: changes of whole transactions that are appended together."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ SECONDS, CHANGES, BYTES = 0.05, 20_000, 8 << 20
 
 @dataclass
 class ToBus:
-    """A source of events, and the tables that it is for."""
+    """A source of events, and the tables that it follows."""
 
     rows: EventBuffer
     followed: Followed
 
-    def wants(self, table: Table) -> bool:
+    def accepts(self, table: Table) -> bool:
         if not self.followed.following.tables:
             return True
-        there = self.followed.tables
-        return any(table.oid == one.oid or table[1:3] == (one.schema, one.name) for one in there)
+        tables = self.followed.tables
+        return any(table.oid == one.oid or table[1:3] == (one.schema, one.name) for one in tables)
 
 
 @dataclass
 class ToTable:
-    """A relation, and the table that it is a copy of."""
+    """A relation, and the table that it copies."""
 
     rows: TableBuffer
     table: OriginTable
 
-    def wants(self, table: Table) -> bool:
+    def accepts(self, table: Table) -> bool:
         if table.oid != self.table.oid and table[1:3] == (self.table.schema, self.table.name):
             raise Unreachable(f"table {self.table.sql} was made anew", "it is read again")
         return table.oid == self.table.oid
@@ -46,7 +46,7 @@ class ToTable:
 
 @dataclass
 class _Route:
-    """Where the changes of a table go, as it is now."""
+    """The receivers of a table's changes."""
 
     shape: Shape
     bus: list[ToBus]
@@ -55,8 +55,8 @@ class _Route:
 
 @dataclass
 class ChangeBatch:
-    """`floor`: what was committed before it has been taken in already. `now` is the processing clock, `encoders` knows
-    how a table's values are written."""
+    """Collects changes. Transactions committed before `floor` were appended already. `now` is the processing clock;
+    `encoders` returns how a table's values are written."""
 
     bus: Sequence[ToBus]
     keyed: Sequence[ToTable]
@@ -72,7 +72,7 @@ class ChangeBatch:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """True inside of a transaction."""
         return self._stamp is not None
 
     @property
@@ -81,7 +81,7 @@ class ChangeBatch:
 
     @property
     def rest(self) -> float:
-        """How many seconds it may still wait for more."""
+        """Seconds for which the batch may still wait for more."""
         return SECONDS - (time.monotonic() - self._begun) if self.changes else SECONDS
 
     @property
@@ -89,7 +89,7 @@ class ChangeBatch:
         return any(to.rows.partial for to in self.keyed)
 
     def take_in(self, message: Message, size: int) -> None:
-        """The next message of the stream."""
+        """Add the next message of the stream."""
         match message:
             case Change():
                 self._change(message, size)
@@ -104,13 +104,13 @@ class ChangeBatch:
                     self._truncate(oid)
 
     def complete(self, lookup: Callable[[ToTable, Table], Lookup]) -> bool:
-        """Fills in what was not sent; False if something was not found."""
+        """Fill in values that were not sent; False if some rows were not found."""
         return all(
             to.rows.complete(lookup(to, self._routes[to.table.oid].shape.table)) for to in self.keyed if to.rows.partial
         )
 
     def take(self) -> tuple[list[Rows], list[RejectedRow]]:
-        """All that was gathered."""
+        """Return everything collected, and begin a new batch."""
         rows, rejected = [part for to in self.bus for part in to.rows.take()], list[RejectedRow]()
         for to in self.keyed:
             parts, errors = to.rows.take()
@@ -120,13 +120,13 @@ class ChangeBatch:
         return rows, rejected
 
     def _route(self, table: Table) -> _Route:
-        keyed = [to for to in self.keyed if to.wants(table)]
+        keyed = [to for to in self.keyed if to.accepts(table)]
         for to in keyed:
             to.rows.follow(table)
-        return _Route(Shape(table, self.encoders(table)), [to for to in self.bus if to.wants(table)], keyed)
+        return _Route(Shape(table, self.encoders(table)), [to for to in self.bus if to.accepts(table)], keyed)
 
     def _change(self, change: Change, size: int) -> None:
-        route, stamp, bus, keyed = self._wanted(change.oid)
+        route, stamp, bus, keyed = self._receivers(change.oid)
         if not bus and not keyed:
             return
         self._count(stamp, size)
@@ -138,7 +138,7 @@ class ChangeBatch:
             rows.add(change)
 
     def _truncate(self, oid: int) -> None:
-        route, stamp, bus, keyed = self._wanted(oid)
+        route, stamp, bus, keyed = self._receivers(oid)
         if not bus and not keyed:
             return
         self._count(stamp, 0)
@@ -147,8 +147,8 @@ class ChangeBatch:
         for rows in keyed:
             rows.truncate()
 
-    def _wanted(self, oid: int) -> tuple[_Route, Stamp, list[EventBuffer], list[TableBuffer]]:
-        """Who takes a change of a table in the present transaction."""
+    def _receivers(self, oid: int) -> tuple[_Route, Stamp, list[EventBuffer], list[TableBuffer]]:
+        """Return the receivers of a change of a table in the current transaction."""
         route, stamp = self._routes[oid], self._stamp
         assert stamp is not None
         commit = stamp.commit

@@ -16,7 +16,6 @@ from tidegate.connectors.postgres.events import EventBuffer, Types
 from tidegate.connectors.postgres.following import Follower
 from tidegate.connectors.postgres.keyed_rows import TableBuffer
 from tidegate.connectors.postgres.options import Following, Server
-from tidegate.connectors.postgres.position import Clock, Record, SourcePosition, parse_position
 from tidegate.connectors.postgres.publication import Followed, Names, drop_publication, names_of, prepare
 from tidegate.connectors.postgres.replication import (
     ReplicationError,
@@ -26,6 +25,7 @@ from tidegate.connectors.postgres.replication import (
     parse_lsn,
     reached_by_stream,
 )
+from tidegate.connectors.postgres.slot import Clock, Record, SourcePosition, parse_position
 from tidegate.connectors.postgres.snapshot import InitialLoad, Snapshot
 from tidegate.connectors.postgres.tables import OriginTable, check_parts, same_tables
 from tidegate.core.retry import Backoff, retry
@@ -36,8 +36,8 @@ _PATIENCE, _BACKOFF = 5.0, Backoff(first=0.1, longest=0.1)
 
 
 class Session:
-    """The connections of a run (one that streams, one beside it for questions) and what they are for. `look` gets the
-    slot now and then, `count` how many rows were taken in."""
+    """A run of the capture: the stream, and a second connection (`side`) for queries. `look` receives the state of the
+    slot periodically, `count` the number of rows appended."""
 
     def __init__(
         self,
@@ -55,85 +55,81 @@ class Session:
         self._intake, self._clock, self._look, self._count = intake, clock, look, count
         self._followed = prepare(side, server, sources, names, record)
         self._relations = [one.spec.relation for one in self._followed]
-        self._place = parse_position(intake.position, record.facts.life)
+        self._position = parse_position(intake.position, record.facts.life)
 
     def run(self, once: bool, again: bool) -> None:
-        """Takes in what is there now (`once`), or all that comes. `again`: this is not the first run, so a connection
-        that broke may still hold the slot."""
+        """Append what exists now (`once`), or everything until the capture is stopped. `again`: this is not the first
+        run, so a lost connection may still hold the slot."""
         slot = self._whole_slot()
-        until = self._here() if once else None
+        until = self._current_lsn() if once else None
         with closing(Stream(self._server, self._names.slot)) as stream:
             try:
                 self._run(stream, slot, until, again)
-            except ReplicationError as refused:
-                raise self._refused(refused) from None
+            except ReplicationError as rejected:
+                raise self._rejected(rejected) from None
 
     def _run(self, stream: Stream, slot: slots.Slot | None, until: int | None, again: bool) -> None:
-        place = self._begun(stream, slot)
-        gathering = self._gathering(place)
-        self._start(stream, place, again)
+        position = self._load_new(stream, slot)
+        batch = self._batch(position)
+        self._start(stream, position, again)
         self._look_at_slot()
-        look = self._looking if until is None else self._look_at_slot
-        follower = Follower(
-            stream, gathering, self._append, self._record.keep, self._moment, look, self._intake.stopped
-        )
+        look = self._check_tables if until is None else self._look_at_slot
+        follower = Follower(stream, batch, self._append, self._record.keep, self._snapshot, look, self._intake.stopped)
         follower.run(until)
         self._look_at_slot()
 
     def _whole_slot(self) -> slots.Slot | None:
         slot = slots.find_slot(self._side, self._names.slot, self._server)
-        taken = None if self._place is None else self._place.lsn
-        known = max(taken or 0, self._record.facts.confirmed)
-        slots.check_whole(slot, self._names.slot, taken, known, self._server, self._relations)
+        appended = None if self._position is None else self._position.lsn
+        highest = max(appended or 0, self._record.facts.confirmed)
+        slots.check_whole(slot, self._names.slot, appended, highest, self._server, self._relations)
         return slot
 
-    def _begun(self, stream: Stream, slot: slots.Slot | None) -> SourcePosition:
-        """The place to go on from; the content of new relations is on record then."""
+    def _load_new(self, stream: Stream, slot: slots.Slot | None) -> SourcePosition:
+        """Load new relations and return the position to continue from."""
         stopped = self._intake.stopped
-        beginning = InitialLoad(
-            self._server, self._side, stream, self._names, self._record, slot, self._clock.now, stopped
-        )
-        fresh = beginning.fresh(self._followed, self._place)
-        if self._place is not None:
-            self._clock.not_before(self._place.time_us)
-            gone = self._place.since.keys() - set(self._relations)
-            kept = {name: since for name, since in self._place.since.items() if name not in gone}
-            self._place = replace(self._place, since=kept)
-            if not fresh and not gone:
-                return self._place
-        gathering = self._gathering(self._place)
-        self._place = beginning.begin(fresh, self._place, gathering)
-        self._append(*gathering.take(), self._place.lsn)
-        return self._place
+        load = InitialLoad(self._server, self._side, stream, self._names, self._record, slot, self._clock.now, stopped)
+        fresh = load.fresh(self._followed, self._position)
+        if self._position is not None:
+            self._clock.not_before(self._position.time_us)
+            dropped = self._position.since.keys() - set(self._relations)
+            remaining = {name: since for name, since in self._position.since.items() if name not in dropped}
+            self._position = replace(self._position, since=remaining)
+            if not fresh and not dropped:
+                return self._position
+        batch = self._batch(self._position)
+        self._position = load.begin(fresh, self._position, batch)
+        self._append(*batch.take(), self._position.lsn)
+        return self._position
 
-    def _gathering(self, place: SourcePosition | None) -> ChangeBatch:
+    def _batch(self, position: SourcePosition | None) -> ChangeBatch:
         types = Types()
-        found = ChangeBatch(
+        batch = ChangeBatch(
             [ToBus(EventBuffer(one.spec.relation), one) for one in self._followed if not one.keyed],
             [ToTable(TableBuffer(one.spec), one.tables[0]) for one in self._followed if one.keyed],
-            place.lsn if place is not None else 0,
+            position.lsn if position is not None else 0,
             self._clock.now,
             lambda table: types.encoders(table, self._side),
         )
-        if place is not None:
-            for bus in found.bus:
-                bus.rows.since = place.since[bus.rows.relation].lsn if bus.rows.relation in place.since else 0
-            for keyed in found.keyed:
+        if position is not None:
+            for bus in batch.bus:
+                bus.rows.since = position.since[bus.rows.relation].lsn if bus.rows.relation in position.since else 0
+            for keyed in batch.keyed:
                 name = keyed.rows.spec.relation
-                keyed.rows.since = place.since[name].lsn if name in place.since else 0
-        return found
+                keyed.rows.since = position.since[name].lsn if name in position.since else 0
+        return batch
 
-    def _start(self, stream: Stream, place: SourcePosition, again: bool) -> None:
-        """Waits for a moment if the slot is in use: a connection that was just closed may not be gone yet."""
+    def _start(self, stream: Stream, position: SourcePosition, again: bool) -> None:
+        """Start the stream. Waits a moment if the slot is in use: a connection just closed may still hold it."""
         names = self._names
 
         def start() -> None:
-            stream.start(names.slot, [names.publication], place.lsn, self._intake.stopped)
+            stream.start(names.slot, [names.publication], position.lsn, self._intake.stopped)
 
         try:
             retry(start, _is_in_use, _BACKOFF, _PATIENCE)
-        except ReplicationError as refused:
-            if refused.state != _IN_USE:
+        except ReplicationError as rejected:
+            if rejected.state != _IN_USE:
                 raise
             raise self._in_use(again) from None
 
@@ -143,20 +139,20 @@ class Session:
         return Unreachable(error.message, "") if again else error
 
     def _append(self, rows: Sequence[Rows], rejected: Sequence[RejectedRow], end: int) -> None:
-        assert self._place is not None
-        self._place = replace(self._place, lsn=end, time_us=self._clock.last)
-        self._intake.append(rows, self._place.to_json(), rejected)
+        assert self._position is not None
+        self._position = replace(self._position, lsn=end, time_us=self._clock.last)
+        self._intake.append(rows, self._position.to_json(), rejected)
         self._count(sum(table.num_rows for _, table, _ in rows))
 
-    def _looking(self) -> None:
-        """Whether everything is still as it was at the server."""
-        there = same_tables(self._side, [table for one in self._followed for table in one.tables])
+    def _check_tables(self) -> None:
+        """Check that the tables are still as they were at the start, and look at the slot."""
+        existing = same_tables(self._side, [table for one in self._followed for table in one.tables])
         for one in self._followed:
-            self._compare(one, [there[table.oid] for table in one.tables if table.oid in there])
+            self._compare(one, [existing[table.oid] for table in one.tables if table.oid in existing])
         self._look_at_slot()
 
     def _look_at_slot(self) -> None:
-        """How much the server keeps for us."""
+        """Report how much WAL the server retains."""
         slot = slots.find_slot(self._side, self._names.slot, self._server)
         if slot is not None:
             self._look(slot)
@@ -169,34 +165,34 @@ class Session:
         if one.keyed and replace(one, tables=now).form.rewritten(one.form):
             raise Unreachable(f"the rows of table {one.tables[0].sql} were written anew", "they are read again")
 
-    def _moment(self) -> Snapshot:
+    def _snapshot(self) -> Snapshot:
         return Snapshot(self._server)
 
-    def _here(self) -> int:
+    def _current_lsn(self) -> int:
         return reached_by_stream(
             parse_lsn(self._side.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0])
         )
 
-    def _refused(self, refused: ReplicationError) -> Error:
-        listed, here = enumerated(self._relations, "and"), self._server.place
-        if refused.state == _UNKNOWN and "publication" in refused.message and self._place is not None:
+    def _rejected(self, rejected: ReplicationError) -> Error:
+        relations, place = enumerated(self._relations, "and"), self._server.place
+        if rejected.state == _UNKNOWN and "publication" in rejected.message and self._position is not None:
             return make(
                 "PIPELINE_FAILED",
-                message=f"publication {self._names.publication} is gone from PostgreSQL at {here}",
-                detail=f"the changes since {lsn_text(self._place.lsn)} cannot be told apart any more",
-                hint=f"DROP and CREATE {listed} again: a table is then read as a whole, events go on from now",
+                message=f"publication {self._names.publication} is gone from PostgreSQL at {place}",
+                detail=f"the changes since {lsn_text(self._position.lsn)} cannot be told apart any more",
+                hint=f"DROP and CREATE {relations} again: a table is then read as a whole, events go on from now",
             )
-        if refused.state == _NO_MORE:
+        if rejected.state == _NO_MORE:
             return make(
                 "PIPELINE_FAILED",
-                message=f"PostgreSQL at {here} has no room for another slot: {refused.message}",
+                message=f"PostgreSQL at {place} has no room for another slot: {rejected.message}",
                 hint="raise max_replication_slots and restart the server, or drop a slot that is not needed: SELECT"
                 " pg_drop_replication_slot('...');",
             )
         return make(
             "PIPELINE_FAILED",
-            message=f"PostgreSQL at {here} does not send the changes of slot {self._names.slot}: {refused.message}",
-            hint=f"if that cannot be mended: DROP and CREATE {listed} again",
+            message=f"PostgreSQL at {place} does not send the changes of slot {self._names.slot}: {rejected.message}",
+            hint=f"if that cannot be mended: DROP and CREATE {relations} again",
         )
 
 
@@ -219,12 +215,11 @@ class PostgresCapture(Capture):
         self._run(intake, once=False)
 
     def metrics(self) -> Mapping[str, float]:
-        """`slot_lag_bytes`: what has not been taken in yet; `slot_retained_bytes`: WAL that the server keeps for it."""
+        """`slot_lag_bytes`: WAL not confirmed yet; `slot_retained_bytes`: WAL that the server retains for the slot."""
         return dict(self._figures)
 
     def drop_remote_state(self) -> None:
-        """Drops the slot and the publication if they were made here; those of the user stay. Without a record nothing
-        was made."""
+        """Drop the slot and the publication if this capture created them. Without a record it created nothing."""
         if not any(self._context.folder.glob("*.json")):
             return
         with self._connected() as connection:
@@ -246,7 +241,7 @@ class PostgresCapture(Capture):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        """A connection for questions. One that breaks may be there again later; what the server refuses is an error."""
+        """Connect for queries. A lost connection is retried later; what the server rejects is an error."""
         driver = library()
         try:
             with contextlib.closing(connected(self._server, autocommit=True)) as connection:
@@ -254,10 +249,10 @@ class PostgresCapture(Capture):
         except driver.OperationalError as failure:
             raise broken(self._server, failure) from None
         except driver.DatabaseError as failure:
-            said = failure.diag.message_primary or str(failure)
+            reason = failure.diag.message_primary or str(failure)
             raise make(
                 "PIPELINE_FAILED",
-                message=f"PostgreSQL at {self._server.place} stopped replication: {said}",
+                message=f"PostgreSQL at {self._server.place} stopped replication: {reason}",
                 detail=failure.diag.message_detail,
                 hint=failure.diag.message_hint or "change the database or the user's rights, then start again",
             ) from None

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server, reading one query as of one moment, and names quoted as SQL has them."""
+"""Connections to a PostgreSQL server, the result of a query in one snapshot, and quoting of names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def quoted(*names: str) -> str:
-    """`public.orders`, `"Big Corp"."order"`: in quotes where they are needed."""
+    """`public.orders`, `"Big Corp"."order"`: quoted only where necessary."""
     return ".".join(name if _PLAIN.fullmatch(name) and name not in _RESERVED else _in_quotes(name) for name in names)
 
 
@@ -35,7 +35,7 @@ def _in_quotes(name: str) -> str:
 BATCH = 50_000
 _CURSOR = "tidegate"
 _DECLARED = f'DECLARE "{_CURSOR}" CURSOR FOR '
-_REFUSED = re.compile(r"FATAL:\s+(.*)")
+_FATAL = re.compile(r"FATAL:\s+(.*)")
 _NOT_NOW = re.compile(
     r"FATAL:\s+(the database system is |sorry, too many clients|remaining connection slots|number of requested standby)"
 )
@@ -48,22 +48,22 @@ _FORMS = {
     "cursor_tuple_fraction": "1",
 }
 AS_TEXT = " ".join(f"-c {name}={value}" for name, value in _FORMS.items())
-"""Settings of a connection whose values come as texts that are known here."""
+"""Settings of a connection that fix the text form of values."""
 
 PATIENT = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 """Settings of a connection that reads a whole table, or waits while another one does."""
 
 
 class Unreachable(OSError):
-    """The server cannot be reached now. `said` is the reason in the words of the server or of libpq."""
+    """The server cannot be reached now. `reason` is the text of the server or of libpq."""
 
-    def __init__(self, message: str, said: str) -> None:
-        super().__init__(f"{message}: {said}" if said else message)
-        self.message, self.said = message, said
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(f"{message}: {reason}" if reason else message)
+        self.message, self.reason = message, reason
 
 
 class Reading:
-    """A query under way: names and types (oids) of its columns, and its rows, values as PostgreSQL writes them."""
+    """An open query: names and types (oids) of its columns, and its rows, with values as PostgreSQL writes them."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -76,15 +76,15 @@ class Reading:
 
 
 @contextlib.contextmanager
-def reading(options: ReadOptions, relation: str, wanted: tuple[str, ...]) -> Iterator[Reading]:
-    """Runs the query. Of a table only the columns that are wanted are read, if it has them all."""
+def reading(options: ReadOptions, relation: str, columns: tuple[str, ...]) -> Iterator[Reading]:
+    """Run the query. Of a table, only the columns in `columns` are read if it has all of them."""
     driver = library()
-    connection = _reached(options.server)
+    connection = _connect_once(options.server)
     try:
         with connection:
             connection.isolation_level = driver.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            query = options.query or _table_query(driver, connection, options.table, wanted)
+            query = options.query or _table_query(driver, connection, options.table, columns)
             with connection.cursor(_CURSOR) as cursor:
                 cursor.execute(query)
                 yield Reading(cursor)
@@ -93,7 +93,7 @@ def reading(options: ReadOptions, relation: str, wanted: tuple[str, ...]) -> Ite
 
 
 def library() -> Any:
-    """psycopg, or an error that says how to get it."""
+    """Import psycopg; an error says how to install it."""
     try:
         import psycopg
     except ImportError:
@@ -107,87 +107,89 @@ def library() -> Any:
 
 
 def connected(server: Server, as_text: bool = False, settings: str = "", **more: Any) -> Any:
-    """A connection. `as_text`: values come as PostgreSQL writes them, in forms that do not depend on the server, and
-    with further `settings`."""
+    """Connect. `as_text`: values are returned as text, in forms that do not depend on the server, and with further
+    `settings`."""
     driver = library()
-    given = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings), **more}
+    arguments = {"fallback_application_name": "tidegate", "client_encoding": "utf8", **dict(server.settings), **more}
     try:
         if as_text:
-            asked = driver.conninfo.conninfo_to_dict(server.url).get("options", "")
-            given["options"] = f"{asked} {AS_TEXT} {settings}".strip()
-        connection = driver.connect(server.url, **given)
+            in_url = driver.conninfo.conninfo_to_dict(server.url).get("options", "")
+            arguments["options"] = f"{in_url} {AS_TEXT} {settings}".strip()
+        connection = driver.connect(server.url, **arguments)
     except driver.ProgrammingError as failure:
-        said = " ".join(_without_password(str(failure), server).split())
-        raise make("INVALID_OPTION", message=f"option 'url' cannot be used: {said}", hint="correct the url") from None
+        reason = " ".join(_without_password(str(failure), server).split())
+        raise make("INVALID_OPTION", message=f"option 'url' cannot be used: {reason}", hint="correct the url") from None
     except driver.Error as failure:
         raise _unconnected(str(failure), server) from None
     if as_text:
-        _as_text(connection.adapters)
+        _load_as_text(connection.adapters)
     return connection
 
 
 def broken(server: Server, failure: object) -> Unreachable:
-    """A connection that was there and is not any more."""
-    said = " ".join(_without_password(str(failure), server).split())
-    return Unreachable(f"the connection to PostgreSQL at {server.place} broke", said)
+    """The error for a connection that was lost."""
+    reason = " ".join(_without_password(str(failure), server).split())
+    return Unreachable(f"the connection to PostgreSQL at {server.place} broke", reason)
 
 
-def _reached(server: Server) -> Any:
-    """A connection for one reading: a server that is away is an error."""
+def _connect_once(server: Server) -> Any:
+    """Connect for one query: an unreachable server is an error, not retried."""
     try:
         return connected(server, as_text=True)
     except Unreachable as away:
         raise make(
             "PIPELINE_FAILED",
             message=away.message,
-            detail=away.said,
+            detail=away.reason,
             hint="check that it runs and that the address is right, then start again",
         ) from None
 
 
-def _as_text(adapters: Any) -> None:
-    """Values are taken as the text that PostgreSQL sends: what a value is depends on the column that it is for, and no
-    value (`infinity`, a date BC) fails the rows around it."""
+def _load_as_text(adapters: Any) -> None:
+    """Return every value as the text that PostgreSQL sends: the type of a value depends on the column of the relation,
+    and no value (`infinity`, a date BC) fails the rows around it."""
     from psycopg.types.string import TextLoader
 
-    for known in list(adapters.types):
-        for oid in (known.oid, known.array_oid):
+    for type_info in list(adapters.types):
+        for oid in (type_info.oid, type_info.array_oid):
             if oid:
                 adapters.register_loader(oid, TextLoader)
 
 
-def _table_query(driver: Any, connection: Any, table: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+def _table_query(driver: Any, connection: Any, table: tuple[str, ...], columns: tuple[str, ...]) -> str:
     name = driver.sql.Identifier(*table).as_string(connection)
-    there = [column.name for column in connection.execute(f"SELECT * FROM {name} LIMIT 0").description]
-    folded = {column.casefold() for column in wanted}
-    if not folded <= {column.casefold() for column in there}:
+    existing = [column.name for column in connection.execute(f"SELECT * FROM {name} LIMIT 0").description]
+    folded = {column.casefold() for column in columns}
+    if not folded <= {column.casefold() for column in existing}:
         return f"SELECT * FROM {name}"
-    chosen = [driver.sql.Identifier(column).as_string(connection) for column in there if column.casefold() in folded]
-    return f"SELECT {', '.join(chosen)} FROM {name}"
+    selected = [
+        driver.sql.Identifier(column).as_string(connection) for column in existing if column.casefold() in folded
+    ]
+    return f"SELECT {', '.join(selected)} FROM {name}"
 
 
 def _unconnected(text: str, server: Server) -> Exception:
-    said = _without_password(text, server)
-    refused = _REFUSED.search(said)
-    if refused is None or _NOT_NOW.search(said):
-        return Unreachable(f"no PostgreSQL server answers at {server.place}", " ".join(said.split()))
-    if "WAL sender" in refused[1] or "walsender" in refused[1]:
+    reason = _without_password(text, server)
+    rejected = _FATAL.search(reason)
+    if rejected is None or _NOT_NOW.search(reason):
+        return Unreachable(f"no PostgreSQL server answers at {server.place}", " ".join(reason.split()))
+    if "WAL sender" in rejected[1] or "walsender" in rejected[1]:
         return make(
             "PIPELINE_FAILED",
-            message=f"PostgreSQL at {server.place} does not let {server.user} follow changes: {refused[1]}",
+            message=f"PostgreSQL at {server.place} does not let {server.user} follow changes: {rejected[1]}",
             hint=f"as a superuser: ALTER ROLE {quoted(server.user)} REPLICATION; then start again",
         )
     return make(
         "PIPELINE_FAILED",
-        message=f"PostgreSQL at {server.place} rejected the connection: {refused[1]}",
+        message=f"PostgreSQL at {server.place} rejected the connection: {rejected[1]}",
         hint="check the user, the password and the name of the database, then start again",
     )
 
 
 def _failed(failure: Any, options: ReadOptions, relation: str) -> Error:
-    """A connection that breaks has no diagnosis; anything else is what the server says of the query."""
-    said = failure.diag.message_primary
-    if said is None or failure.diag.severity_nonlocalized in ("FATAL", "PANIC"):
+    """The error for a failed query. One without a diagnosis is a lost connection."""
+    reason = failure.diag.message_primary
+    if reason is None or failure.diag.severity_nonlocalized in ("FATAL", "PANIC"):
         return make(
             "PIPELINE_FAILED",
             message=f"the connection to PostgreSQL at {options.server.place} broke while {relation} was read",
@@ -198,13 +200,13 @@ def _failed(failure: Any, options: ReadOptions, relation: str) -> Error:
     fix = f"correct it: CREATE OR REPLACE TABLE {relation} ..., or change the database, then start again"
     return make(
         "PIPELINE_FAILED",
-        message=f"{relation} cannot be read from {origin} at {options.server.place}: {said}",
-        detail=_place(options.query, failure.diag.statement_position) or failure.diag.message_detail,
+        message=f"{relation} cannot be read from {origin} at {options.server.place}: {reason}",
+        detail=_caret(options.query, failure.diag.statement_position) or failure.diag.message_detail,
         hint=failure.diag.message_hint or fix,
     )
 
 
-def _place(query: str | None, position: str | None) -> str | None:
+def _caret(query: str | None, position: str | None) -> str | None:
     """The line of the query with a caret. PostgreSQL counts from 1, and from the beginning of DECLARE."""
     if query is None or position is None or int(position) <= len(_DECLARED):
         return None

@@ -30,7 +30,7 @@ def _plain(text: str) -> str:
 
 
 def _number(text: str) -> str:
-    """NaN and infinity are no numbers of JSON."""
+    """NaN and infinity are text: JSON has no such numbers."""
     return text if text[-1].isdigit() else _quoted(text)
 
 
@@ -39,11 +39,11 @@ def _truth(text: str) -> str:
 
 
 def _json(text: str) -> str:
-    """As it is, on one line: a line break in JSON can only stand between its parts."""
+    """JSON on one line: line breaks can only be between its tokens."""
     return text.replace("\r", " ").replace("\n", " ") if "\n" in text or "\r" in text else text
 
 
-def _moment(text: str) -> str:
+def _timestamp(text: str) -> str:
     """RFC 3339, with Z if it has a zone; `infinity` and years BC stay as they are."""
     if not _MOMENT.fullmatch(text):
         return _quoted(text)
@@ -60,61 +60,61 @@ _ENCODERS: Mapping[int, Encode] = {
     **dict.fromkeys(_JSON, _json),
     _BOOL: _truth,
     _BYTEA: _binary,
-    _TIMESTAMP: _moment,
-    _TIMESTAMPTZ: _moment,
+    _TIMESTAMP: _timestamp,
+    _TIMESTAMPTZ: _timestamp,
 }
 
 
 def encoder(base: int, depth: int = 0) -> Encode:
-    """How values of a type are written: numbers, truth values and JSON as themselves, times in RFC 3339, bytes in base
-    64, arrays (`depth` says that it is one) as arrays, anything else as text."""
+    """Return the encoder of a type to JSON: numbers, booleans and JSON unchanged, times in RFC 3339, bytes in base 64,
+    arrays (`depth` above 0) as arrays, anything else as text."""
     one = _ENCODERS.get(base, _quoted)
     return (lambda text: _array(text, one)) if depth else one
 
 
 def _array(text: str, one: Encode) -> str:
-    """An array of arrays has two braces at its beginning: in an element they would be quoted."""
+    """Encode an array. Only an array of arrays begins with two braces: in an element they would be quoted."""
     start = text.find("{")
     nested = text[start + 1 : start + 2] == "{"
     try:
-        found = array_elements(text, nested)
+        elements = array_elements(text, nested)
     except ValueError:
         return _quoted(text)
     inner: Encode = (lambda element: _array(element, one)) if nested else one
-    return "[" + ",".join("null" if element is None else inner(element) for element in found) + "]"
+    return "[" + ",".join("null" if element is None else inner(element) for element in elements) + "]"
 
 
 def json_payload(text: str) -> str:
-    """A text as a payload: JSON as it is, any other as `{"payload": ...}`."""
+    """Return a text as a payload: JSON unchanged, any other as `{"payload": ...}`."""
     try:
-        json.loads(text, parse_constant=_refused)
+        json.loads(text, parse_constant=_reject_constant)
     except ValueError:
         return f'{{"payload":{_quoted(text)}}}'
     return _json(text)
 
 
-def _refused(word: str) -> None:
-    """NaN and Infinity are words of JavaScript."""
+def _reject_constant(word: str) -> None:
+    """Reject NaN and Infinity, which are JavaScript, not JSON."""
     raise ValueError(word)
 
 
 class Shape:
-    """How changes of one table are written, as its columns are now."""
+    """Writes changes of a table as JSON, for one definition of its columns."""
 
     def __init__(self, table: Table, encoders: Sequence[Encode]) -> None:
         self.table = table
-        self.shown = table.name if table.schema == "public" else f"{table.schema}.{table.name}"
-        self.channel = f"pgcdc:{self.shown}"
+        self.table_name = table.name if table.schema == "public" else f"{table.schema}.{table.name}"
+        self.channel = f"pgcdc:{self.table_name}"
         self._names = [_quoted(column.name) for column in table.columns]
         self._every = list(zip([f"{name}:" for name in self._names], encoders, strict=True))
         self._keys = [column.key for column in table.columns]
         self._heads = {
-            op: f'{{"op":"{op}","table":{_quoted(self.shown)},"row":'
+            op: f'{{"op":"{op}","table":{_quoted(self.table_name)},"row":'
             for op in ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
         }
 
     def payload(self, change: Change) -> str:
-        """A change; `missing` names the columns whose values nobody has sent."""
+        """Return the payload of a change; `missing` lists the columns whose values were not sent."""
         _, _, new, old, whole = change
         before = "null" if old is None else self._object(old) if whole else self._identity(old)
         if new is None:
@@ -124,7 +124,7 @@ class Shape:
         return f'{self._heads[change.op]}{self._object(new)},"old":{before}}}'
 
     def snapshot(self, row: Sequence[str | None]) -> str:
-        """A row that was there at the beginning."""
+        """Return the payload of a row of the initial load."""
         return f'{self._heads["INSERT"]}{self._object(list(row))},"old":null,"snapshot":true}}'
 
     def truncated(self) -> str:
@@ -145,13 +145,13 @@ class Shape:
         return "{" + ",".join(parts) + "}"
 
     def _identity(self, cells: Cells) -> str:
-        kept = [cell if key else UNCHANGED for cell, key in zip(cells, self._keys, strict=True)]
-        return self._object(kept)
+        identity = [cell if key else UNCHANGED for cell, key in zip(cells, self._keys, strict=True)]
+        return self._object(identity)
 
 
 def filled(new: Cells, old: Cells | None) -> Cells:
-    """A row with what was left as it was taken from the row before, as far as that has it: a value that is stored apart
-    is never NULL, so NULL there means that it was not sent either."""
+    """Take unchanged values of a row from the row before, as far as it has them. A value that is stored out of line is
+    never NULL, so NULL means that it was not sent there either."""
     if old is None or UNCHANGED not in new:
         return new
     return [before if cell is UNCHANGED and before is not None else cell for cell, before in zip(new, old, strict=True)]
@@ -173,36 +173,35 @@ WHERE NOT (t.typtype = 'd' OR t.typcategory = 'A' AND t.typelem <> 0) ORDER BY n
 
 
 class Types:
-    """How values are written, by type. Users' own types are looked up when they come for the first time; one that is
-    gone by then is text."""
+    """Encoders by type. User-defined types are looked up when they first occur; one that was dropped is text."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Encode] = {}
-        for known in library().adapters.types:
-            self._known[known.oid] = encoder(known.oid)
-            if known.array_oid:
-                self._known[known.array_oid] = encoder(known.oid, depth=int(known.delimiter == ","))
+        self._encoders: dict[int, Encode] = {}
+        for type_info in library().adapters.types:
+            self._encoders[type_info.oid] = encoder(type_info.oid)
+            if type_info.array_oid:
+                self._encoders[type_info.array_oid] = encoder(type_info.oid, depth=int(type_info.delimiter == ","))
 
     def encoders(self, table: Table, connection: Any) -> Sequence[Encode]:
         oids = [column.oid for column in table.columns]
-        self._learn({oid for oid in oids if oid >= _FIRST_OF_USERS and oid not in self._known}, connection)
-        return [self._known.get(oid) or encoder(oid) for oid in oids]
+        self._learn({oid for oid in oids if oid >= _FIRST_OF_USERS and oid not in self._encoders}, connection)
+        return [self._encoders.get(oid) or encoder(oid) for oid in oids]
 
     def _learn(self, oids: Iterable[int], connection: Any) -> None:
-        asked = sorted(oids)
-        if not asked:
+        unknown = sorted(oids)
+        if not unknown:
             return
-        for named, base, depth in connection.execute(_BELOW, (asked,)).fetchall():
-            self._known[named] = encoder(base, depth)
-        for oid in asked:
-            self._known.setdefault(oid, encoder(oid))
+        for type_oid, base, depth in connection.execute(_BELOW, (unknown,)).fetchall():
+            self._encoders[type_oid] = encoder(base, depth)
+        for oid in unknown:
+            self._encoders.setdefault(oid, encoder(oid))
 
 
 CHUNK = 20_000
 
 
 class Stamp:
-    """What events of one transaction have in common. `now` is the processing time at which it came."""
+    """What the events of a transaction have in common. `now` is the processing time of its arrival."""
 
     def __init__(self, begin: Begin, now: int) -> None:
         self.commit, self.now, self.seq = begin.commit, now, 0
@@ -214,8 +213,8 @@ class Stamp:
 
 
 class EventBuffer:
-    """The events of one source, those of many in a compact form. Changes that were committed before `since` are not
-    among them."""
+    """The events of one source, packed into tables as they become many. Transactions committed before `since` are not
+    added."""
 
     def __init__(self, relation: str) -> None:
         self.relation = relation
@@ -230,13 +229,13 @@ class EventBuffer:
             self._pack()
 
     def add_snapshot(self, lsn: int, number: int, channel: str, payload: str, now: int) -> None:
-        """A row that was there at a place in the log."""
+        """Add a row of the initial load at an LSN."""
         self._events.append(Event(f"{lsn:X}-s{number}", channel, "INSERT", payload, self.relation, now))
         if len(self._events) >= CHUNK:
             self._pack()
 
     def take(self) -> list[Rows]:
-        """All that came since the last time."""
+        """Return everything added since the last call."""
         self._pack()
         chunks, self._chunks = self._chunks, []
         return [(BUS, pa.concat_tables(chunks), 1)] if chunks else []

@@ -1,4 +1,4 @@
-"""The stream of a slot, taken in as it comes, and confirmed when it is on record."""
+"""The stream of a slot: changes are appended as they arrive, and confirmed once they are durable."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from tidegate.connectors.postgres.replication import PIECE, Stream, is_log, keep
 from tidegate.connectors.postgres.snapshot import Snapshot
 
 TICK, ASK, IDLE = 0.1, 0.02, 10.0
-"""Seconds: how long nothing is waited for, between questions for the server's place, and between idle confirmations."""
+"""Seconds: longest wait for data, between requests for the server's LSN, and between confirmations while idle."""
 
 _MANY = 1000
 _TRIES = 50
 
 
 class Follower:
-    """Runs a stream into `append`, which puts rows and the place behind them on record. `keep` puts a place on record
-    that has moved without rows; `look` is called now and then."""
+    """Reads a stream into `append`, which stores rows and the LSN after them. `keep` stores an LSN that advanced
+    without rows; `moment` opens a snapshot; `look` is called periodically."""
 
     def __init__(
         self,
         stream: Stream,
-        gathering: ChangeBatch,
+        batch: ChangeBatch,
         append: Callable[[Any, Any, int], None],
         keep: Callable[[int], None],
         moment: Callable[[], Snapshot],
         look: Callable[[], None],
         stopped: threading.Event,
     ) -> None:
-        self._stream, self._gathering, self._append = stream, gathering, append
+        self._stream, self._batch, self._append = stream, batch, append
         self._keep, self._moment, self._look, self._stopped = keep, moment, look, stopped
-        self._at = self._confirmed = gathering.floor
-        self._told = self._asked = self._looked = time.monotonic()
+        self._lsn = self._confirmed = batch.floor
+        self._confirmed_at = self._asked_at = self._looked_at = time.monotonic()
 
     def run(self, until: int | None) -> None:
-        """Until the stream has reached a place (None: until the end of the capture)."""
-        self._pump(until, gather=True)
-        if not self._gathering.open:
+        """Read until the stream has reached an LSN (None: until the capture is stopped)."""
+        self._process(until, gather=True)
+        if not self._batch.open:
             self._flush()
-            self._rest()
+            self._confirm_idle()
 
-    def _pump(self, until: int | None, gather: bool) -> None:
-        """Takes in pieces up to a place; `gather`: puts them on record as they become many or old."""
-        gathering, receive, count = self._gathering, self._stream.receive, 0
+    def _process(self, until: int | None, gather: bool) -> None:
+        """Process messages up to an LSN; `gather`: append them when the batch is full."""
+        batch, receive, count = self._batch, self._stream.receive, 0
         while not self._stopped.is_set():
-            if until is not None and self._at >= until and not gathering.open:
+            if until is not None and self._lsn >= until and not batch.open:
                 return
             piece = receive()
             if piece is None:
@@ -61,85 +61,85 @@ class Follower:
             if is_log(piece):
                 message = decode(piece, PIECE)
                 if message is not None:
-                    gathering.take_in(message, len(piece))
+                    batch.take_in(message, len(piece))
                 if type(message) is Commit:
-                    self._at = message.end
-                    if gather and gathering.full:
+                    self._lsn = message.end
+                    if gather and batch.full:
                         self._flush()
             else:
-                self._alive(piece)
+                self._keepalive(piece)
             count += 1
             if count % _MANY == 0:
                 self._duties()
 
     def _idle(self, until: int | None, gather: bool) -> None:
-        gathering = self._gathering
-        if gather and gathering.full and not gathering.open:
+        batch = self._batch
+        if gather and batch.full and not batch.open:
             self._flush()
             return
-        if until is not None and time.monotonic() - self._asked >= ASK:
+        if until is not None and time.monotonic() - self._asked_at >= ASK:
             self._stream.confirm(self._confirmed, ask=True)
-            self._asked = time.monotonic()
+            self._asked_at = time.monotonic()
         self._duties()
-        patience = TICK if until is None else ASK
-        self._stream.wait(min(patience, gathering.rest) if gather and gathering.changes else patience)
+        wait = TICK if until is None else ASK
+        self._stream.wait(min(wait, batch.rest) if gather and batch.changes else wait)
 
-    def _alive(self, piece: bytes) -> None:
-        """The server says where it is. Between transactions that is a place up to which there is nothing more."""
-        place, answer = keepalive(piece)
-        if not self._gathering.open:
-            self._at = max(self._at, place)
+    def _keepalive(self, piece: bytes) -> None:
+        """Process a keepalive. Between transactions, everything before its LSN has been received."""
+        lsn, answer = keepalive(piece)
+        if not self._batch.open:
+            self._lsn = max(self._lsn, lsn)
         if answer:
-            self._rest()
+            self._confirm_idle()
 
     def _duties(self) -> None:
         now = time.monotonic()
-        if now - self._told >= IDLE:
-            self._rest()
-        if now - self._looked >= IDLE:
-            self._looked = now
+        if now - self._confirmed_at >= IDLE:
+            self._confirm_idle()
+        if now - self._looked_at >= IDLE:
+            self._looked_at = now
             self._look()
 
-    def _rest(self) -> None:
-        """Confirms what is on record, and what came since if that was nothing for us: an idle table holds no WAL."""
-        if self._at > self._confirmed and not self._gathering.changes and not self._gathering.open:
-            self._keep(self._at)
-            self._confirmed = self._at
-        self._tell()
+    def _confirm_idle(self) -> None:
+        """Confirm what is durable, and later WAL without changes of these tables, so that idle tables retain no WAL."""
+        if self._lsn > self._confirmed and not self._batch.changes and not self._batch.open:
+            self._keep(self._lsn)
+            self._confirmed = self._lsn
+        self._confirm()
 
-    def _tell(self) -> None:
+    def _confirm(self) -> None:
         self._stream.confirm(self._confirmed)
-        self._told = time.monotonic()
+        self._confirmed_at = time.monotonic()
 
     def _flush(self) -> None:
-        gathering = self._gathering
-        if not gathering.changes:
+        batch = self._batch
+        if not batch.changes:
             return
-        if gathering.partial and not self._complete():
+        if batch.partial and not self._complete():
             return
-        end = gathering.end
-        rows, refused = gathering.take()
-        self._append(rows, refused, end)
+        end = batch.end
+        rows, rejected = batch.take()
+        self._append(rows, rejected, end)
         self._confirmed = max(self._confirmed, end)
-        self._tell()
+        self._confirm()
 
     def _complete(self) -> bool:
-        """Asks the server for values that it did not send, as of now, and takes in what was committed until then: so
-        rows are on record with all their values of one moment. False if the capture shall end."""
+        """Read the values that the server did not send in a snapshot, and process everything committed before it, so
+        that appended rows have all their values of one moment. False if the capture was stopped."""
         for _ in range(_TRIES):
-            with closing(self._moment()) as moment:
-                self._pump(moment.place(), gather=False)
+            with closing(self._moment()) as snapshot:
+                self._process(snapshot.lsn(), gather=False)
                 if self._stopped.is_set():
                     return False
-                if self._gathering.complete(_lookup(moment)):
+                if self._batch.complete(_lookup(snapshot)):
                     return True
         reason = "the user may not see them, or not yet"
         raise Unreachable("rows whose large values were not sent cannot be read", reason)
 
 
-def _lookup(moment: Snapshot) -> Callable[[ToTable, Table], Lookup]:
+def _lookup(snapshot: Snapshot) -> Callable[[ToTable, Table], Lookup]:
     def of_table(to: ToTable, table: Table) -> Lookup:
         columns, key = to.rows.columns(table), to.rows.key_columns(table)
-        return lambda keys: moment.rows(table, columns, key, keys)
+        return lambda keys: snapshot.rows(table, columns, key, keys)
 
     return of_table

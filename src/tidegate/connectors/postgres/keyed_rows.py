@@ -1,4 +1,4 @@
-"""Changes on their way to a table: rows that come and keys that go."""
+"""A buffer of changes of one table: rows to insert and keys to delete."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tidegate.errors import Error, make
 CHUNK = 20_000
 Key = tuple[Cell, ...]
 Lookup = Callable[[Sequence[Key]], Iterable[Sequence[str | None]]]
-"""The rows of some keys as of one moment, without those that are not there."""
+"""Returns the rows of some keys in one snapshot, without keys that do not exist."""
 
 
 class Row(NamedTuple):
-    """A row that comes, or (weight -1) one of which only the key is known, that goes. `before` is the key that it had
-    until now, if that was another one."""
+    """A row to insert, or (weight -1) one to delete, of which only the key is known. `before` is its previous key, if
+    that was another one."""
 
     weight: int
     cells: tuple[Cell, ...]
@@ -35,8 +35,8 @@ class Row(NamedTuple):
 
 
 class TableBuffer:
-    """The rows of one relation, those of many in a compact form. Changes that were committed before `since` are not
-    among them."""
+    """The changed rows of one relation, packed into tables as they become many. Transactions committed before `since`
+    are not added."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self.spec = spec
@@ -45,58 +45,58 @@ class TableBuffer:
         self._rows: list[Row] = []
         self._parts: list[Rows] = []
         self._rejected: list[RejectedRow] = []
-        self._places: list[int] = []
+        self._indexes: list[int] = []
         self._oids: list[int] = []
         self._other_forms: list[tuple[int, int]] = []
-        self._untold: Error | None = None
-        shown = names(spec.columns)
-        self._key = [shown.index(name) for name in spec.key]
+        self._unidentified: Error | None = None
+        column_names = names(spec.columns)
+        self._key = [column_names.index(name) for name in spec.key]
         fields = [pa.field(column.name, arrow_type(column.type)) for column in spec.columns]
         self._schema = pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
 
     def follow(self, table: Table) -> None:
-        """The table is like this from here on."""
-        there = [column.name for column in table.columns]
+        """Use this definition of the table for the following changes."""
+        existing = [column.name for column in table.columns]
         origin, relation = f"table {table.schema}.{table.name}", self.spec.relation
         further = f"DROP and CREATE {relation} again"
-        self._places = [column_index(column.name, there, origin, relation, further) for column in self.spec.columns]
-        self._oids = [table.columns[place].oid for place in self._places]
+        self._indexes = [column_index(column.name, existing, origin, relation, further) for column in self.spec.columns]
+        self._oids = [table.columns[index].oid for index in self._indexes]
         others = (values.BOOL, values.BLANK_PADDED)
         self._other_forms = [(at, oid) for at, oid in enumerate(self._oids) if oid in others]
-        self._untold = self._blind(table)
+        self._unidentified = self._check_identity(table)
 
-    def _blind(self, table: Table) -> Error | None:
-        """What is wrong if changes of the table do not say which row they are about."""
-        if all(table.columns[self._places[at]].key for at in self._key):
+    def _check_identity(self, table: Table) -> Error | None:
+        """The error for changes of the table that do not identify their row, else None."""
+        if all(table.columns[self._indexes[at]].key for at in self._key):
             return None
-        told = ", ".join(column.name for column in table.columns if column.key)
+        identifying = ", ".join(column.name for column in table.columns if column.key)
         relation, name = self.spec.relation, quoted(table.schema, table.name)
         return make(
             "PIPELINE_FAILED",
             message=f"{relation} has the key ({', '.join(self.spec.key)}), but table {name} told rows that changed by"
-            f" ({told})",
+            f" ({identifying})",
             detail="its REPLICA IDENTITY was changed",
             hint=f"ALTER TABLE {name} REPLICA IDENTITY FULL, unless that is mended; then DROP and CREATE {relation}"
             " again: it is then read as a whole",
         )
 
     def columns(self, table: Table) -> list[str]:
-        """What the relation's columns are called at the server."""
-        return [table.columns[place].name for place in self._places]
+        """The names of the relation's columns at the server."""
+        return [table.columns[index].name for index in self._indexes]
 
     def key_columns(self, table: Table) -> list[str]:
         columns = self.columns(table)
-        return [columns[place] for place in self._key]
+        return [columns[index] for index in self._key]
 
     def add(self, change: Change) -> None:
         op, _, new, old, _ = change
-        if self._untold is not None and op != "INSERT":
-            raise self._untold
+        if self._unidentified is not None and op != "INSERT":
+            raise self._unidentified
         if new is None:
             assert old is not None
             self._rows.append(Row(-1, self._only_key(self._key_of(old))))
         else:
-            cells = self._picked(filled(new, old))
+            cells = self._select_cells(filled(new, old))
             before = None if old is None else self._key_of(old)
             self._rows.append(Row(1, cells, None if before == self._key_in(cells) else before))
             self.partial = self.partial or UNCHANGED in cells
@@ -104,14 +104,14 @@ class TableBuffer:
             self._pack()
 
     def begin_snapshot(self, anew: bool) -> None:
-        """A part says that the relation has its content now, even if that is nothing. `anew`: what it had goes."""
+        """Add an empty part: the relation is loaded even if it has no rows. `anew`: delete its earlier rows."""
         if anew:
             self.truncate()
         self._parts.append((self.spec.relation, self._empty(), 1))
 
     def add_snapshot(self, rows: Sequence[Sequence[str | None]]) -> None:
-        """Rows that were there at the beginning."""
-        self._rows.extend(Row(1, self._picked(list(row))) for row in rows)
+        """Add rows of the initial load."""
+        self._rows.extend(Row(1, self._select_cells(list(row))) for row in rows)
         self._pack()
 
     def truncate(self) -> None:
@@ -124,40 +124,40 @@ class TableBuffer:
         self._parts.append((self.spec.relation, self._empty(), 0))
 
     def complete(self, lookup: Lookup) -> bool:
-        """Fills in the values that were not sent: from rows that came before in the same batch, else from the server.
-        Of each key only the last row stays. False: some rows were not found."""
-        last, called = self._replayed()
-        wanted = {key: called[key] for key, row in last.items() if UNCHANGED in row.cells}
-        asked = sorted({name for chain in wanted.values() for name in chain}, key=repr)
-        there = {self._key_in(row): row for row in map(self._spoken, lookup(asked))} if asked else {}
-        for key, chain in wanted.items():
-            sent = next((there[name] for name in reversed(chain) if name in there), None)
-            if sent is None:
+        """Fill in values that were not sent: from earlier rows of the batch, else from the server. Only the last row of
+        each key is kept. False if some rows were not found."""
+        last, called = self._replay()
+        incomplete = {key: called[key] for key, row in last.items() if UNCHANGED in row.cells}
+        keys = sorted({name for chain in incomplete.values() for name in chain}, key=repr)
+        existing = {self._key_in(row): row for row in map(self._converted, lookup(keys))} if keys else {}
+        for key, chain in incomplete.items():
+            current = next((existing[name] for name in reversed(chain) if name in existing), None)
+            if current is None:
                 return False
-            last[key] = Row(1, _completed(last[key].cells, sent))
+            last[key] = Row(1, _completed(last[key].cells, current))
         self._rows, self.partial = list(last.values()), False
         return True
 
-    def _replayed(self) -> tuple[dict[Key, Row], dict[Key, list[Key]]]:
-        """The last row of each key, with what can be known of it without asking; and the keys that a row with values
-        that were not sent has had, one after the other."""
+    def _replay(self) -> tuple[dict[Key, Row], dict[Key, list[Key]]]:
+        """Return the last row of each key, completed from earlier rows of the batch; and for rows with values that were
+        not sent, the keys that they had one after the other."""
         last: dict[Key, Row] = {}
         called: dict[Key, list[Key]] = {}
         for row in self._rows:
             key = self._key_in(row.cells)
             previous = key if row.before is None else row.before
-            known, names_before = last.get(previous), called.pop(previous, [previous])
+            earlier, names_before = last.get(previous), called.pop(previous, [previous])
             cells = row.cells
             if UNCHANGED in cells:
                 called[key] = [*names_before, key]
-                cells = _completed(cells, known.cells) if known is not None and known.weight > 0 else cells
+                cells = _completed(cells, earlier.cells) if earlier is not None and earlier.weight > 0 else cells
             if row.before is not None:
                 last[row.before] = Row(-1, self._only_key(row.before))
             last[key] = Row(row.weight, cells)
         return last, called
 
     def take(self) -> tuple[list[Rows], list[RejectedRow]]:
-        """All that came since the last time."""
+        """Return everything added since the last call."""
         assert not self.partial
         self._pack()
         parts, rejected = _joined(self._parts), self._rejected
@@ -167,30 +167,30 @@ class TableBuffer:
     def clear(self) -> None:
         self._rows, self._parts, self._rejected, self.partial = [], [], [], False
 
-    def _picked(self, cells: Cells) -> tuple[Cell, ...]:
-        return self._spoken([cells[place] for place in self._places])
+    def _select_cells(self, cells: Cells) -> tuple[Cell, ...]:
+        return self._converted([cells[index] for index in self._indexes])
 
-    def _spoken(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
-        """Values in the form that the relation has them in."""
+    def _converted(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        """Convert values to the form that the relation has."""
         if not self._other_forms:
             return tuple(cells)
-        found = list(cells)
+        converted = list(cells)
         for at, oid in self._other_forms:
-            cell = found[at]
+            cell = converted[at]
             if isinstance(cell, str):
-                found[at] = values.spoken([cell], oid)[0]
-        return tuple(found)
+                converted[at] = values.cast_to_text([cell], oid)[0]
+        return tuple(converted)
 
     def _key_in(self, cells: Sequence[Cell]) -> Key:
-        return tuple(cells[place] for place in self._key)
+        return tuple(cells[index] for index in self._key)
 
     def _key_of(self, cells: Cells) -> Key:
-        return self._key_in(self._picked(cells))
+        return self._key_in(self._select_cells(cells))
 
     def _only_key(self, key: Key) -> tuple[Cell, ...]:
         cells: list[Cell] = [None] * len(self.spec.columns)
-        for place, value in zip(self._key, key, strict=True):
-            cells[place] = value
+        for index, value in zip(self._key, key, strict=True):
+            cells[index] = value
         return tuple(cells)
 
     def _empty(self) -> pa.Table:
@@ -199,7 +199,7 @@ class TableBuffer:
     def _pack(self) -> None:
         if not self._rows:
             return
-        rows = list(self._apart(self._rows))
+        rows = list(self._split(self._rows))
         self._rows = []
         weights = [row.weight for row in rows]
         columns: list[list[str | None]] = [list(column) for column in zip(*(row.cells for row in rows), strict=True)]
@@ -207,34 +207,34 @@ class TableBuffer:
         if table.num_rows:
             self._parts.append((self.spec.relation, table, 1))
 
-    def _apart(self, rows: Iterable[Row]) -> Iterable[Row]:
-        """A row under a new key is one that goes and one that comes. A key with NULL in it was never there to go."""
+    def _split(self, rows: Iterable[Row]) -> Iterable[Row]:
+        """Split a row with a new key into a delete and an insert. A key with NULL never existed."""
         for row in rows:
             if row.before is not None and None not in row.before:
                 yield Row(-1, self._only_key(row.before))
-            if row.weight > 0 or all(row.cells[place] is not None for place in self._key):
+            if row.weight > 0 or all(row.cells[index] is not None for index in self._key):
                 yield row
 
     def _table(self, columns: Sequence[list[str | None]], weights: list[int]) -> pa.Table:
-        """A row that cannot be of the relation is rejected, and leaves it."""
-        arrays, wrong = typed(self.spec, columns)
-        shown, gone = names(self.spec.columns), set[int]()
-        for place, problem in sorted(wrong.items()):
-            if weights[place] > 0:
-                raw = values.row_text(shown, self._oids, [said[place] for said in columns])
+        """Convert rows to a table. A row that does not fit the relation is rejected, and its key deleted."""
+        arrays, problems = typed(self.spec, columns)
+        column_names, dropped = names(self.spec.columns), set[int]()
+        for index, problem in sorted(problems.items()):
+            if weights[index] > 0:
+                raw = values.row_text(column_names, self._oids, [column[index] for column in columns])
                 self._rejected.append(RejectedRow(self.spec.relation, "MALFORMED_ROW", problem, raw))
-                weights[place] = -1
-            if not all(arrays[at][place].is_valid for at in self._key):
-                gone.add(place)
+                weights[index] = -1
+            if not all(arrays[at][index].is_valid for at in self._key):
+                dropped.add(index)
         table = pa.Table.from_arrays([*arrays, pa.array(weights, pa.int64())], schema=self._schema)
-        return table.take([at for at in range(len(weights)) if at not in gone]) if gone else table
+        return table.take([at for at in range(len(weights)) if at not in dropped]) if dropped else table
 
 
-def _completed(cells: Sequence[Cell], known: Sequence[Cell]) -> tuple[Cell, ...]:
-    return tuple(there if cell is UNCHANGED else cell for cell, there in zip(cells, known, strict=True))
+def _completed(cells: Sequence[Cell], earlier: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple(existing if cell is UNCHANGED else cell for cell, existing in zip(cells, earlier, strict=True))
 
 
 def _joined(parts: Sequence[Rows]) -> list[Rows]:
-    """Parts that follow each other and are of the same kind are one."""
+    """Join adjacent parts of the same kind."""
     kinds = groupby(parts, key=lambda part: (part[0], part[2]))
     return [(name, pa.concat_tables([table for _, table, _ in same]), weight) for (name, weight), same in kinds]

@@ -1,4 +1,4 @@
-"""`FROM OUTBOX`: rows that an application puts into a table for others, as events."""
+"""`FROM OUTBOX`: rows that an application inserts into a table for others, as events."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from tidegate.catalog.bus import BUS
+from pydantic import Field
+
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, Intake, SourceSpec
 from tidegate.connectors.postgres.client import AS_TEXT, broken, connected, library, quoted
 from tidegate.connectors.postgres.events import encoder, json_payload
+from tidegate.connectors.postgres.notify import EventCapture, EventSource
 from tidegate.connectors.postgres.options import Server, reject_columns, server_options, table_name
-from tidegate.connectors.postgres.position import Clock
 from tidegate.connectors.postgres.tables import OriginTable, find_table
+from tidegate.core.option_models import DURATION, OptionModel, Parsed, whole_number
 from tidegate.core.options import Bag
 from tidegate.errors import enumerated, make
-from tidegate.formats.events import Event, rows_of
+from tidegate.formats.events import Event
 
 COLUMNS = {
     "id": ("id",),
@@ -27,43 +29,47 @@ COLUMNS = {
     "payload": ("payload",),
     "created_at": ("created_at",),
 }
-"""What the columns of an outbox are called unless an option such as `id_column` says it; the first that is there."""
+"""Usual names of the columns of an outbox, in order of preference; options such as `id_column` override them."""
 
 NEEDED = ("id", "channel", "payload")
-_POLL = timedelta(milliseconds=500)
+DEFAULT_POLL = timedelta(milliseconds=500)
+
+
+class TableOptions(OptionModel):
+    """Options of `FROM OUTBOX` beside those of the server."""
+
+    table: Annotated[tuple[str, ...], Parsed(table_name, "a name such as 'outbox' or 'sales.outbox'")] = Field(
+        ("outbox",), description="The outbox."
+    )
+    id_column: str | None = Field(None, description="Column of the id, which must be unique.")
+    channel_column: str | None = Field(None, description="Column of the channel.")
+    operation_column: str | None = Field(None, description="Column of the operation.")
+    payload_column: str | None = Field(None, description="Column of the payload.")
+    created_at_column: str | None = Field(None, description="Column that orders the rows.")
+    keep: bool = Field(False, description="Mark rows instead of deleting them.")
+    processed_column: str = Field("processed_at", description="Column in which rows are marked.")
+    poll_interval: Annotated[timedelta, DURATION] = Field(DEFAULT_POLL, description="Pause after the outbox was empty.")
+    batch_size: Annotated[int, whole_number(1)] = Field(1000, description="Rows per transaction.")
 
 
 @dataclass(frozen=True)
 class OutboxOptions:
-    """`keep`: rows that were taken are marked in the column `processed` instead of being deleted."""
+    """Where an outbox is, and the possible names of its columns by their role."""
 
     server: Server
-    table: tuple[str, ...]
+    read: TableOptions
     columns: dict[str, Sequence[str]]
-    keep: bool
-    processed: str
-    poll_interval: timedelta
-    batch: int
 
 
 def outbox_options(bag: Bag) -> OutboxOptions:
     """Take a source's options out of the bag."""
-    server = server_options(bag)
-    table = bag.take("table", table_name, "a name such as 'outbox' or 'sales.outbox'")
-    columns = {name: _spellings(bag.text(f"{name}_column"), usual) for name, usual in COLUMNS.items()}
-    return OutboxOptions(
-        server,
-        table or ("outbox",),
-        columns,
-        bag.boolean("keep"),
-        bag.text("processed_column", "processed_at") or "processed_at",
-        bag.duration("poll_interval", _POLL) or _POLL,
-        bag.integer("batch_size", 1000, minimum=1) or 1000,
-    )
+    server, options = server_options(bag), TableOptions.take(bag)
+    columns = {role: _spellings(getattr(options, f"{role}_column"), names) for role, names in COLUMNS.items()}
+    return OutboxOptions(server, options, columns)
 
 
-def _spellings(given: str | None, usual: Sequence[str]) -> Sequence[str]:
-    return usual if given is None else (given,)
+def _spellings(name: str | None, defaults: Sequence[str]) -> Sequence[str]:
+    return defaults if name is None else (name,)
 
 
 _COLUMNS = """
@@ -74,8 +80,8 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 
 @dataclass(frozen=True)
 class OutboxTable:
-    """`locking`: the next rows (id, channel, payload, operation, created_at), which are locked; rows that others have
-    locked are left alone. `removal`: what makes rows of given ids go. `identity` tells it from other tables."""
+    """Statements on an outbox. `locking` selects and locks the next rows (id, channel, payload, operation, created_at),
+    without those that others have locked; `removal` removes rows by id. `identity` identifies the table."""
 
     identity: str
     locking: str
@@ -83,21 +89,22 @@ class OutboxTable:
 
 
 def find_outbox(connection: Any, options: OutboxOptions) -> OutboxTable:
-    table = find_table(connection, options.table, options.server, "table")
+    table = find_table(connection, options.read.table, options.server, "table")
     types = dict(connection.execute(_COLUMNS, (table.oid,)).fetchall())
     names = {role: next((name for name in options.columns[role] if name in types), None) for role in COLUMNS}
-    wanted = [(role, options.columns[role]) for role in NEEDED if names[role] is None]
-    if options.keep and options.processed not in types:
-        wanted.append(("processed", (options.processed,)))
-    if wanted:
-        role, spellings = wanted[0]
+    missing = [(role, options.columns[role]) for role in NEEDED if names[role] is None]
+    processed = options.read.processed_column
+    if options.read.keep and processed not in types:
+        missing.append(("processed", (processed,)))
+    if missing:
+        role, spellings = missing[0]
         raise make(
             "PIPELINE_FAILED",
             message=f"outbox {table.sql} at {options.server.place} has no column {enumerated(spellings)}",
             detail=f"its columns are {', '.join(types)}",
             hint=f"say which one it is: {role}_column = '...'"
             if role != "processed"
-            else f"ALTER TABLE {table.sql} ADD COLUMN {quoted(options.processed)} timestamptz; then start again",
+            else f"ALTER TABLE {table.sql} ADD COLUMN {quoted(processed)} timestamptz; then start again",
         )
     return _statements(table, options, names, types)
 
@@ -105,40 +112,32 @@ def find_outbox(connection: Any, options: OutboxOptions) -> OutboxTable:
 def _statements(
     table: OriginTable, options: OutboxOptions, names: Mapping[str, str | None], types: Mapping[str, str]
 ) -> OutboxTable:
-    key, created, mark = names["id"] or "", names["created_at"], quoted(options.processed)
+    key, created, processed = names["id"] or "", names["created_at"], quoted(options.read.processed_column)
     roles = (names[role] for role in ("id", "channel", "payload", "operation", "created_at"))
-    chosen = ", ".join("NULL" if name is None else f"t.{quoted(name)}::text" for name in roles)
+    columns = ", ".join("NULL" if name is None else f"t.{quoted(name)}::text" for name in roles)
     order = ", ".join(f"t.{quoted(name)}" for name in (created, key) if name is not None)
-    waiting = f"WHERE {mark} IS NULL " if options.keep else ""
-    there = f"{quoted(key)} = ANY (%s::text[]::{types[key]}[])"
-    marked = f"UPDATE {table.sql} SET {mark} = now() WHERE {mark} IS NULL AND {there}"
+    waiting = f"WHERE {processed} IS NULL " if options.read.keep else ""
+    by_id = f"{quoted(key)} = ANY (%s::text[]::{types[key]}[])"
+    marking = f"UPDATE {table.sql} SET {processed} = now() WHERE {processed} IS NULL AND {by_id}"
     return OutboxTable(
         f"{options.server.place} {table.oid}",
-        f"SELECT {chosen} FROM {table.sql} t {waiting}ORDER BY {order} LIMIT {options.batch} FOR UPDATE SKIP LOCKED",
-        marked if options.keep else f"DELETE FROM {table.sql} WHERE {there}",
+        f"SELECT {columns} FROM {table.sql} t {waiting}ORDER BY {order} LIMIT {options.read.batch_size}"
+        " FOR UPDATE SKIP LOCKED",
+        marking if options.read.keep else f"DELETE FROM {table.sql} WHERE {by_id}",
     )
 
 
 _TIMESTAMPTZ = 1184
 
 
-class OutboxCapture(Capture):
-    """A batch is locked, removed, and put on record together with its ids, before the removal is committed. If that is
-    cut off in between, the next run begins with removing it."""
+class OutboxCapture(EventCapture):
+    """Locks a batch of rows, removes it, and appends it with its ids before the removal is committed. A run that is
+    interrupted in between is completed by the next one, which begins by removing those ids."""
 
     def __init__(self, relation: str, options: OutboxOptions, context: CaptureContext) -> None:
-        self._relation, self._options = relation, options
-        self._clock = Clock(context.now)
-        self._taken = 0
-
-    def catch_up(self, intake: Intake) -> None:
-        self._run(intake, once=True)
-
-    def follow(self, intake: Intake) -> None:
-        self._run(intake, once=False)
-
-    def metrics(self) -> Mapping[str, float]:
-        return {"rows_taken_total": float(self._taken)}
+        super().__init__(relation, context)
+        self._options = options
+        self._poll_seconds = (options.read.poll_interval or DEFAULT_POLL).total_seconds()
 
     def _run(self, intake: Intake, once: bool) -> None:
         driver, server = library(), self._options.server
@@ -147,88 +146,84 @@ class OutboxCapture(Capture):
                 table = find_outbox(connection, self._options)
                 self._remove_taken(connection, table, intake)
                 while not intake.stopped.is_set():
-                    if self._batch(connection, table, intake) == self._options.batch:
+                    if self._batch(connection, table, intake) == self._options.read.batch_size:
                         continue
                     if once:
                         return
-                    intake.stopped.wait(self._options.poll_interval.total_seconds())
-        except driver.errors.InsufficientPrivilege as refused:
-            name, right = quoted(*self._options.table), "UPDATE" if self._options.keep else "UPDATE, DELETE"
+                    intake.stopped.wait(self._poll_seconds)
+        except driver.errors.InsufficientPrivilege as rejected:
+            name, right = quoted(*self._options.read.table), "UPDATE" if self._options.read.keep else "UPDATE, DELETE"
             raise make(
                 "PIPELINE_FAILED",
                 message=f"{server.user} may not take rows out of {name} at {server.place}:"
-                f" {refused.diag.message_primary}",
+                f" {rejected.diag.message_primary}",
                 hint=f"as its owner: GRANT SELECT, {right} ON {name} TO {quoted(server.user)}; then start again",
             ) from None
         except driver.OperationalError as failure:
             raise broken(server, failure) from None
 
     def _remove_taken(self, connection: Any, table: OutboxTable, intake: Intake) -> None:
-        """What was taken the last time may still be there."""
+        """Remove the last batch again: the run that appended it may have ended before the commit."""
         before = intake.position
         if before is not None and before["of"] == table.identity:
             connection.execute(table.removal, (before["ids"],))
 
     def _batch(self, connection: Any, table: OutboxTable, intake: Intake) -> int:
-        """How many rows there were."""
+        """Append the next batch and return its number of rows."""
         with connection.transaction():
             rows = connection.execute(table.locking).fetchall()
             if rows:
                 self._remove(connection, table, [row[0] for row in rows])
-                self._take_in(rows, table, intake)
+                self._append_rows(rows, table, intake)
         return len(rows)
 
     def _remove(self, connection: Any, table: OutboxTable, ids: Sequence[str | None]) -> None:
-        """Rows that would stay although they are taken would be taken again and again."""
-        gone = connection.execute(table.removal, (ids,)).rowcount
-        if gone != len(ids):
-            name, done = quoted(*self._options.table), "marked" if self._options.keep else "deleted"
+        """Remove rows, all of them: a row that stays would be appended again and again."""
+        removed = connection.execute(table.removal, (ids,)).rowcount
+        if removed != len(ids):
+            name, verb = quoted(*self._options.read.table), "marked" if self._options.read.keep else "deleted"
             raise make(
                 "PIPELINE_FAILED",
-                message=f"{len(ids)} rows of {name} at {self._options.server.place} would be taken, but {gone} {done}",
+                message=f"{len(ids)} rows of {name} at {self._options.server.place} would be taken,"
+                f" but {removed} {verb}",
                 detail="the id is not unique or is NULL, or a trigger, a rule or a policy of the table is in the way",
                 hint="mend that, then start again; nothing was taken",
             )
 
-    def _take_in(self, rows: Sequence[Sequence[str | None]], table: OutboxTable, intake: Intake) -> None:
-        self._clock.not_before((intake.position or {"time": 0})["time"])
-        now = self._clock.now()
+    def _append_rows(self, rows: Sequence[Sequence[str | None]], table: OutboxTable, intake: Intake) -> None:
+        now = self._now(intake.position)
         position = {"of": table.identity, "ids": [row[0] for row in rows], "time": now}
-        intake.append([(BUS, rows_of([self._event(row, now) for row in rows]), 1)], position)
-        self._taken += len(rows)
+        self._append(intake, [self._event(row, now) for row in rows], position)
 
     def _event(self, row: Sequence[str | None], now: int) -> Event:
         identity, channel, payload, operation, created = row
         note = {"id": identity} | ({} if created is None else {"created_at": json.loads(_moment(created))})
-        said = "null" if payload is None else json_payload(payload)
+        document = "null" if payload is None else json_payload(payload)
         name = f"{self._relation}-{identity}"
-        return Event(name, channel or "", _operation(operation), said, self._relation, now, json.dumps(note))
+        return Event(name, channel or "", _operation(operation), document, self._relation, now, json.dumps(note))
 
 
 _moment = encoder(_TIMESTAMPTZ)
 
 
-def _operation(said: str | None) -> str:
-    """INSERT, UPDATE and DELETE in any case; the name of an event as it is."""
-    if not said:
+def _operation(text: str | None) -> str:
+    """INSERT, UPDATE and DELETE in capital letters; any other name of an event unchanged."""
+    if not text:
         return "INSERT"
-    return said.upper() if said.upper() in ("INSERT", "UPDATE", "DELETE", "TRUNCATE") else said
+    return text.upper() if text.upper() in ("INSERT", "UPDATE", "DELETE", "TRUNCATE") else text
 
 
 @dataclass(frozen=True)
-class OutboxSource(CapturedSource):
-    """Each row of the table is one event, exactly once; then the row is deleted, or marked."""
+class OutboxSource(EventSource):
+    """Each row of the table becomes one event, exactly once, and is deleted or marked."""
 
     options: OutboxOptions
 
     @classmethod
     def build(cls, spec: SourceSpec, bag: Bag) -> OutboxSource:
         reject_columns(spec, bag)
-        return cls(spec, outbox_options(bag))
-
-    @property
-    def session(self) -> str:
-        return f"OUTBOX {self.options.server.place} {self.spec.relation}"
+        options = outbox_options(bag)
+        return cls(spec, options.server, options)
 
     def capture(self, others: Sequence[CapturedSource], context: CaptureContext) -> Capture:
         return OutboxCapture(self.spec.relation, self.options, context)

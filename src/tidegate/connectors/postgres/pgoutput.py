@@ -1,4 +1,4 @@
-"""What the server's plugin `pgoutput` sends (protocol version 1), message by message."""
+"""Messages of the server's plugin `pgoutput` (protocol version 1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EPOCH_US = 946_684_800_000_000
 
 
 class Unchanged(Enum):
-    """A large value that an UPDATE left as it was: it is stored apart from its row, and not sent."""
+    """A large value that an UPDATE did not change: it is stored out of line (TOAST), and not sent."""
 
     VALUE = "unchanged"
 
@@ -22,7 +22,7 @@ Cells = list[Cell]
 
 
 class TableColumn(NamedTuple):
-    """A column as the table has it at this point of the stream; `key`: part of the replica identity."""
+    """A column of a table at this point of the stream; `key`: part of the replica identity."""
 
     name: str
     oid: int
@@ -30,7 +30,7 @@ class TableColumn(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table as it is from here on in the stream."""
+    """The definition of a table for the following messages."""
 
     oid: int
     schema: str
@@ -40,7 +40,7 @@ class Table(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """`commit` is where the transaction's commit begins, `time_us` when it was."""
+    """The begin of a transaction. `commit` is the LSN of its commit, `time_us` the time of it."""
 
     commit: int
     time_us: int
@@ -48,15 +48,15 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """`end` is behind the commit: the place to go on from."""
+    """A commit. `end` is the LSN after it, to continue from."""
 
     commit: int
     end: int
 
 
 class Change(NamedTuple):
-    """A row that was inserted (no `old`), updated, or deleted (no `new`). `old` is the whole row or, if not `whole`,
-    only the columns of the replica identity, and the others are None; it comes if the identity is FULL or changes."""
+    """An inserted (no `old`), updated, or deleted (no `new`) row. `old` is the whole row or, if not `whole`, only the
+    columns of the replica identity, with None for others; it is sent if the identity is FULL or changes."""
 
     op: str
     oid: int
@@ -81,7 +81,7 @@ _NEW, _OLD = ord("N"), ord("O")
 
 
 def decode(data: bytes, at: int = 0) -> Message | None:
-    """The message that begins at a place; None for those that nothing here needs (Origin, Type, Message)."""
+    """Decode the message at an index of the data; None for messages that are not used (Origin, Type, Message)."""
     kind = data[at]
     if kind == _INSERT:
         return Change("INSERT", _INT(data, at + 1)[0], _cells(data, at + 6)[0])
@@ -115,7 +115,7 @@ def _update(data: bytes, at: int) -> Change:
 
 
 def _cells(data: bytes, at: int) -> tuple[Cells, int]:
-    """The values of a row, and the place behind them."""
+    """Decode the values of a row, and return the index after them."""
     cells: Cells = []
     add = cells.append
     count = _COUNT(data, at)[0]

@@ -29,8 +29,8 @@ def lsn_text(lsn: int) -> str:
 
 
 def reached_by_stream(insert: int) -> int:
-    """The place that a stream is at once it has sent all before an insert position. At the beginning of a page that
-    position is already behind the page's header, where the stream only comes with the next record."""
+    """The LSN that a stream reaches once it has sent everything before an insert position. At the beginning of a page
+    that position is already behind the page's header, which a stream passes only with the next record."""
     within = insert % PAGE
     return insert - within if within <= _LONGEST_PAGE_HEADER else insert
 
@@ -38,7 +38,7 @@ def reached_by_stream(insert: int) -> int:
 _log = logging.getLogger(__name__)
 
 PIECE = 25
-"""Where the plugin's message begins in a piece of the log."""
+"""Where the plugin's message begins in a WAL data message."""
 
 _TICK, _FAREWELL, _NOTE = 0.1, 1.0, 5.0
 _OTHERS = (
@@ -53,11 +53,11 @@ _GONE = ("57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006")
 
 
 class Stopped(Exception):
-    """The capture shall end while the server was asked for something."""
+    """The capture was stopped while a command was running."""
 
 
 class ReplicationError(Exception):
-    """What the server says against a command; `state` is its SQLSTATE."""
+    """The server rejected a command; `state` is the SQLSTATE."""
 
     def __init__(self, message: str, state: str) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class ReplicationError(Exception):
 
 
 class Stream:
-    """First a connection for commands; after `start` the changes of a slot."""
+    """A replication connection: for commands first, after `start` for the changes of a slot."""
 
     def __init__(self, server: Server, application: str) -> None:
         self._server = server
@@ -83,48 +83,48 @@ class Stream:
         self._streaming = False
 
     def close(self) -> None:
-        """Ends the stream in good order if the server goes along, so that the slot is free at once."""
+        """End the stream properly if the server responds in time, so that the slot is released at once."""
         with contextlib.suppress(library().Error, OSError, ReplicationError):
             if self._streaming:
                 self._end(time.monotonic() + _FAREWELL)
         self._connection.close()
 
     def create_slot(self, name: str, temporary: bool, stopped: threading.Event) -> tuple[int, str]:
-        """Makes a slot. What was committed before the place that is returned is in the snapshot of the returned name,
-        for as long as this connection does nothing else; what was not comes with the slot. It waits for transactions
-        that are under way."""
+        """Create a slot and return its LSN and the name of an exported snapshot. Transactions committed before the LSN
+        are in the snapshot, which exists while this connection runs no other command; later ones are in the slot. Waits
+        for open transactions."""
         short = " TEMPORARY" if temporary else ""
         command = f'CREATE_REPLICATION_SLOT "{name}"{short} LOGICAL pgoutput EXPORT_SNAPSHOT'
-        found = self._asked(command, stopped, f"slot {name} at {self._server.place} {_OTHERS}")
-        return parse_lsn(found.get_value(0, 1).decode()), found.get_value(0, 2).decode()
+        result = self._run(command, stopped, f"slot {name} at {self._server.place} {_OTHERS}")
+        return parse_lsn(result.get_value(0, 1).decode()), result.get_value(0, 2).decode()
 
     def drop_slot(self, name: str, stopped: threading.Event) -> None:
-        self._asked(f'DROP_REPLICATION_SLOT "{name}"', stopped)
+        self._run(f'DROP_REPLICATION_SLOT "{name}"', stopped)
 
     def start(self, slot: str, publications: Sequence[str], lsn: int, stopped: threading.Event) -> None:
-        listed = ",".join('"' + name.replace('"', '""') + '"' for name in publications).replace("'", "''")
-        options = f"proto_version '1', publication_names '{listed}'"
-        self._asked(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} ({options})', stopped)
+        names = ",".join('"' + name.replace('"', '""') + '"' for name in publications).replace("'", "''")
+        options = f"proto_version '1', publication_names '{names}'"
+        self._run(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} ({options})', stopped)
 
     def receive(self) -> bytes | None:
-        """The next piece that is here; None if there is none now."""
+        """Return the next message, None if there is none now."""
         try:
             size, data = self._libpq.get_copy_data(1)
         except library().Error as failure:
-            raise self._ended(str(failure)) from None
+            raise self._end_error(str(failure)) from None
         if size > 0:
             return bytes(data)
         if size == 0:
             return None
-        raise self._ended("the server ended the stream")
+        raise self._end_error("the server ended the stream")
 
     def wait(self, seconds: float) -> None:
-        """Until something comes, or the time is over."""
+        """Wait until data arrives, or for `seconds`."""
         select.select([self._libpq.socket], [], [], max(seconds, 0.0))
         self._consume()
 
     def confirm(self, lsn: int, ask: bool = False) -> None:
-        """Tells the server that everything before a place is kept here. `ask`: it shall say where it is."""
+        """Confirm that everything before an LSN is durable. `ask`: request the server's own LSN."""
         now = time.time_ns() // 1000 - EPOCH_US
         try:
             self._libpq.put_copy_data(_STATUS(b"r", lsn, lsn, lsn, now, ask))
@@ -132,10 +132,10 @@ class Stream:
                 select.select([self._libpq.socket], [self._libpq.socket], [], _TICK)
                 self._consume()
         except library().Error as failure:
-            raise self._ended(str(failure)) from None
+            raise self._end_error(str(failure)) from None
 
-    def _asked(self, command: str, stopped: threading.Event, note: str = "") -> Any:
-        """The result of a command. It is given up when the capture shall end. `note` is told if it takes long."""
+    def _run(self, command: str, stopped: threading.Event, note: str = "") -> Any:
+        """Run a command; it is cancelled when the capture is stopped. `note` is logged if it takes long."""
         self._libpq.send_query(command.encode())
         due = time.monotonic() + _NOTE
         while self._libpq.is_busy():
@@ -146,16 +146,16 @@ class Stream:
                 self._libpq.get_cancel().cancel()
                 raise Stopped
             self.wait(_TICK)
-        found = self._libpq.get_result()
-        if found.status == self._pq.ExecStatus.COPY_BOTH:
+        result = self._libpq.get_result()
+        if result.status == self._pq.ExecStatus.COPY_BOTH:
             self._libpq.nonblocking = 1
             self._streaming = True
-            return found
+            return result
         while self._libpq.get_result() is not None:
             pass
-        if found.status not in (self._pq.ExecStatus.TUPLES_OK, self._pq.ExecStatus.COMMAND_OK):
-            raise self._failed(found)
-        return found
+        if result.status not in (self._pq.ExecStatus.TUPLES_OK, self._pq.ExecStatus.COMMAND_OK):
+            raise self._failed(result)
+        return result
 
     def _end(self, deadline: float) -> None:
         self._libpq.put_copy_end()
@@ -171,34 +171,34 @@ class Stream:
         try:
             self._libpq.consume_input()
         except library().Error as failure:
-            raise self._ended(str(failure)) from None
+            raise self._end_error(str(failure)) from None
 
-    def _ended(self, text: str) -> Exception:
-        """Why the stream broke: the server's own words come first."""
+    def _end_error(self, text: str) -> Exception:
+        """The error for a stream that ended, preferably the server's own."""
         if self._libpq.status == self._pq.ConnStatus.OK:
-            found = self._libpq.get_result()
-            if found is not None and found.status == self._pq.ExecStatus.FATAL_ERROR:
-                return self._failed(found)
+            result = self._libpq.get_result()
+            if result is not None and result.status == self._pq.ExecStatus.FATAL_ERROR:
+                return self._failed(result)
         return self._broken(text)
 
-    def _failed(self, found: Any) -> Exception:
+    def _failed(self, result: Any) -> Exception:
         fields = self._pq.DiagnosticField
-        state = (found.error_field(fields.SQLSTATE) or b"").decode()
-        said = (found.error_field(fields.MESSAGE_PRIMARY) or found.error_message).decode("utf8", "replace")
+        state = (result.error_field(fields.SQLSTATE) or b"").decode()
+        message = (result.error_field(fields.MESSAGE_PRIMARY) or result.error_message).decode("utf8", "replace")
         if not state or state in _GONE:
-            return self._broken(said)
-        return ReplicationError(said, state)
+            return self._broken(message)
+        return ReplicationError(message, state)
 
-    def _broken(self, said: str) -> Unreachable:
-        return broken(self._server, said)
+    def _broken(self, message: str) -> Unreachable:
+        return broken(self._server, message)
 
 
 def is_log(piece: bytes) -> bool:
-    """Whether a piece is one of the log, with a message of the plugin in it."""
+    """True for WAL data, which contains a message of the plugin."""
     return piece[0] == _LOG
 
 
 def keepalive(piece: bytes) -> tuple[int, bool]:
-    """The place up to which the server has sent everything, and whether it wants an answer."""
+    """Parse a keepalive: the LSN up to which the server has sent everything, and if it requests an answer."""
     assert piece[0] == _KEEPALIVE
     return _POSITION(piece)[0], bool(piece[17])

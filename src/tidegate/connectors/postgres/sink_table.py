@@ -47,7 +47,7 @@ _NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
 
 @dataclass(frozen=True)
 class Field:
-    """A column to be written: `declared` is the type that it has in a table of our making."""
+    """A column to write; `declared` is its type in a table that the sink creates."""
 
     name: str
     type: pa.DataType
@@ -55,19 +55,19 @@ class Field:
 
 
 def fields(spec: SinkSpec, changelog: bool) -> tuple[Field, ...]:
-    """What goes into the table: the relation's columns, before them op, weight and step if it is a changelog."""
-    own = [Field(found.name, found.type, _declared(found, spec.events)) for found in arrow_schema(spec.columns)]
+    """Return the columns to write: those of the relation, after op, weight and step if it is a changelog."""
+    own = [Field(one.name, one.type, _declared(one, spec.events)) for one in arrow_schema(spec.columns)]
     types = (pa.string(), pa.int64(), pa.int64())
     added = [Field(name, type_, declared(type_)) for name, type_ in zip(ADDED, types, strict=True)]
     return (*(added if changelog else []), *own)
 
 
-def _declared(found: pa.Field[pa.DataType], events: bool) -> str:
-    return "jsonb" if events and found.name in JSON_OF_EVENTS else declared(found.type)
+def _declared(field: pa.Field[pa.DataType], events: bool) -> str:
+    return "jsonb" if events and field.name in JSON_OF_EVENTS else declared(field.type)
 
 
 def declared(type_: pa.DataType) -> str:
-    """The type for a column: arrays of simple values are arrays, whatever else is nested is JSON."""
+    """Return the type of a column: arrays of simple values are arrays, other nested values are JSON."""
     if pa.types.is_decimal(type_):
         return f"numeric({type_.precision},{type_.scale})"
     if isinstance(type_, pa.ListType) and not pa.types.is_nested(type_.value_type):
@@ -75,30 +75,30 @@ def declared(type_: pa.DataType) -> str:
     return _SIMPLE.get(type_, "jsonb")
 
 
-def holds(there: str, wanted: str, enumeration: bool) -> bool:
-    """Whether a column of a type (as format_type has it) takes all values that one of the wanted type has. Text goes
-    into whatever is written as text: the view's author knows what it is."""
-    if there.endswith("[]") and wanted.endswith("[]"):
-        return holds(there[:-2], wanted[:-2], enumeration)
+def holds(existing: str, needed: str, enumeration: bool) -> bool:
+    """True if a column of a type (as format_type prints it) can hold all values of another. Text fits every type that
+    is written as text: the author of the view knows what it contains."""
+    if existing.endswith("[]") and needed.endswith("[]"):
+        return holds(existing[:-2], needed[:-2], enumeration)
     if enumeration:
-        return wanted == "text"
-    numbers = _NUMERIC.fullmatch(wanted)
+        return needed == "text"
+    numbers = _NUMERIC.fullmatch(needed)
     if numbers:
-        return _digits_fit(there, int(numbers[1]), int(numbers[2]))
-    bare = re.sub(r"\(\d+(,-?\d+)?\)", "", there)
-    wider = bare in _WIDER.get(wanted, ()) and (bare != "numeric" or there == bare)
-    return bare == wanted or wider
+        return _digits_fit(existing, int(numbers[1]), int(numbers[2]))
+    bare = re.sub(r"\(\d+(,-?\d+)?\)", "", existing)
+    wider = bare in _WIDER.get(needed, ()) and (bare != "numeric" or existing == bare)
+    return bare == needed or wider
 
 
-def _digits_fit(there: str, precision: int, scale: int) -> bool:
-    found = _NUMERIC.fullmatch(there)
-    if found is None or found[1] is None:
-        return found is not None
-    return int(found[2]) >= scale and int(found[1]) - int(found[2]) >= precision - scale
+def _digits_fit(existing: str, precision: int, scale: int) -> bool:
+    match = _NUMERIC.fullmatch(existing)
+    if match is None or match[1] is None:
+        return match is not None
+    return int(match[2]) >= scale and int(match[1]) - int(match[2]) >= precision - scale
 
 
 NULLS_AS_VALUES = 150_000
-"""The version since which a unique index can take NULL for a value."""
+"""The first version with NULLS NOT DISTINCT in unique indexes."""
 
 _COLUMNS = """
 SELECT a.attname, format_type(CASE WHEN t.typbasetype = 0 THEN t.oid ELSE t.typbasetype END,
@@ -119,8 +119,8 @@ GROUP BY i.indexrelid
 
 @dataclass(frozen=True)
 class Table:
-    """A table that fits. `shown` is its name for people; `names` are those of its columns for the fields, in their
-    order; `nulls`: its unique index takes NULL in a key for a value."""
+    """A table that fits. `shown` is its name in messages; `names` are the columns of the fields, in their order;
+    `nulls`: its unique index treats NULLs as equal."""
 
     name: str
     shown: str
@@ -129,8 +129,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class There:
-    """A column that a table has. `needed`: a row without it is refused; `made`: only the server fills it."""
+class ExistingColumn:
+    """A column of the table. `needed`: a row without it is rejected; `made`: only the server fills it."""
 
     name: str
     type: str
@@ -140,19 +140,19 @@ class There:
 
 
 def quoted(*parts: str) -> str:
-    """A name as PostgreSQL reads it."""
+    """Quote a name for PostgreSQL."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def found(connection: Any, name: str) -> int | None:
-    """The number of a table, None if there is none of that name."""
+def find_oid(connection: Any, name: str) -> int | None:
+    """Return the oid of a table, None if it does not exist."""
     [oid] = connection.execute("SELECT to_regclass(%s)::oid", [name]).fetchone()
     return None if oid is None else int(oid)
 
 
 def definition(name: str, fields: Sequence[Field], spec: SinkSpec, keyed: bool, version: int) -> str:
-    """CREATE TABLE for the fields. A key in which there may be NULL is unique rather than primary, where NULL can be
-    a value."""
+    """Return CREATE TABLE for the fields. A key that can contain NULL becomes a unique index that treats NULLs as
+    equal, where the server has that."""
     parts = [f"{quoted(field.name)} {field.declared}" for field in fields]
     if keyed:
         unique = "PRIMARY KEY" if not nullable(spec) or version < NULLS_AS_VALUES else "UNIQUE NULLS NOT DISTINCT"
@@ -161,27 +161,27 @@ def definition(name: str, fields: Sequence[Field], spec: SinkSpec, keyed: bool, 
 
 
 def nullable(spec: SinkSpec) -> bool:
-    """Whether the key may have NULL in it."""
+    """True if the key can contain NULL."""
     return any(column.nullable for column in spec.columns if column.name in spec.key)
 
 
-def looked_at(connection: Any, oid: int, parts: tuple[str, ...], fields: Sequence[Field]) -> Table:
-    """The table's columns for the fields, or an error that says what to change in it."""
+def check_table(connection: Any, oid: int, parts: tuple[str, ...], fields: Sequence[Field]) -> Table:
+    """Find the columns of the fields; an error says what to change in the table."""
     name, shown = quoted(*parts), ".".join(parts)
-    there = [There(*row) for row in connection.execute(_COLUMNS, [oid])]
-    chosen = [_column(field, there, name, shown) for field in fields]
-    left = [column for column in there if column.needed and not column.made and column not in chosen]
-    if left:
+    existing = [ExistingColumn(*row) for row in connection.execute(_COLUMNS, [oid])]
+    columns = [_column(field, existing, name, shown) for field in fields]
+    unfilled = [column for column in existing if column.needed and not column.made and column not in columns]
+    if unfilled:
         raise make(
             "INVALID_OPTION",
-            message=f"column {left[0].name} of table {shown} is NOT NULL, and the sink has no values for it",
-            hint=f"ALTER TABLE {name} ALTER COLUMN {quoted(left[0].name)} DROP NOT NULL, or SET DEFAULT ...",
+            message=f"column {unfilled[0].name} of table {shown} is NOT NULL, and the sink has no values for it",
+            hint=f"ALTER TABLE {name} ALTER COLUMN {quoted(unfilled[0].name)} DROP NOT NULL, or SET DEFAULT ...",
         )
-    return Table(name, shown, tuple(column.name for column in chosen))
+    return Table(name, shown, tuple(column.name for column in columns))
 
 
-def with_key(connection: Any, oid: int, table: Table, key: Sequence[str], spec: SinkSpec) -> Table:
-    """The table again, once it is known that rows can be replaced by the key."""
+def check_key(connection: Any, oid: int, table: Table, key: Sequence[str], spec: SinkSpec) -> Table:
+    """Check that the table has a unique index on the key."""
     indexes = [nulls for names, nulls in connection.execute(_UNIQUE, [oid]) if set(names) == set(key)]
     if not indexes:
         nulls = nullable(spec) and connection.info.server_version >= NULLS_AS_VALUES
@@ -194,15 +194,15 @@ def with_key(connection: Any, oid: int, table: Table, key: Sequence[str], spec: 
     return replace(table, nulls=any(indexes))
 
 
-def _column(field: Field, there: Sequence[There], name: str, shown: str) -> There:
-    """The column of that name, else the only one of that name in another case."""
-    exact = [column for column in there if column.name == field.name]
-    alike = exact or [column for column in there if column.name.casefold() == field.name.casefold()]
+def _column(field: Field, existing: Sequence[ExistingColumn], name: str, shown: str) -> ExistingColumn:
+    """Return the column of that name, else the only one of that name in another case."""
+    exact = [column for column in existing if column.name == field.name]
+    alike = exact or [column for column in existing if column.name.casefold() == field.name.casefold()]
     if len(alike) != 1:
         raise make(
             "INVALID_OPTION",
             message=f"table {shown} has no column {field.name}",
-            detail=f"its columns: {', '.join(column.name for column in there)}",
+            detail=f"its columns: {', '.join(column.name for column in existing)}",
             hint=f"ALTER TABLE {name} ADD COLUMN {quoted(field.name)} {field.declared}",
         )
     [column] = alike
@@ -214,15 +214,15 @@ def _column(field: Field, there: Sequence[There], name: str, shown: str) -> Ther
             " EXPRESSION, or DROP IDENTITY",
         )
     if not holds(column.type, field.declared, column.enumeration):
-        raise _misfit(field, column, name, shown)
+        raise _type_error(field, column, name, shown)
     return column
 
 
-def _misfit(field: Field, column: There, name: str, shown: str) -> Error:
-    place = quoted(column.name)
+def _type_error(field: Field, column: ExistingColumn, name: str, shown: str) -> Error:
+    target = quoted(column.name)
     return make(
         "INVALID_OPTION",
         message=f"column {column.name} of table {shown} is {column.type}, which does not hold every"
         f" {spark_name(field.type)} of {field.name}",
-        hint=f"ALTER TABLE {name} ALTER COLUMN {place} TYPE {field.declared} USING {place}::{field.declared}",
+        hint=f"ALTER TABLE {name} ALTER COLUMN {target} TYPE {field.declared} USING {target}::{field.declared}",
     )

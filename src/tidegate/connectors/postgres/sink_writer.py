@@ -21,12 +21,12 @@ from tidegate.errors import Error, make
 
 LOST_SECONDS = 30
 _PASSING = ("08", "25006", "40", "53", "55P03", "57")
-"""How the codes begin of what may go well later: a server that is away, stops, is full or only reads; a deadlock."""
+"""SQLSTATE prefixes of failures that can pass: a server that is unreachable, stopping, full or read-only; deadlocks."""
 
 
-def writing(server: Server) -> Any:
-    """A connection in which every statement counts at once, unless a transaction is begun. Nothing is prepared: a plan
-    that was good for a large step would be kept for small ones."""
+def connect_for_writing(server: Server) -> Any:
+    """Connect with autocommit, and without prepared statements: a plan made for a large step would be reused for small
+    ones."""
     more: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
     if "tcp_user_timeout" not in server.url:
         more["tcp_user_timeout"] = str(LOST_SECONDS * 1000)
@@ -34,35 +34,34 @@ def writing(server: Server) -> Any:
 
 
 @contextlib.contextmanager
-def understood(server: Server, what: str, rights: str) -> Iterator[None]:
-    """Turns what the server refuses into errors. `rights` is the statement that gives the user the rights that may be
-    missing."""
+def translated_errors(server: Server, subject: str, rights: str) -> Iterator[None]:
+    """Translate errors of the server. `rights` is the statement that grants the user the rights that may be missing."""
     driver = library()
     try:
         yield
     except driver.Error as failure:
-        raise _failed(failure, server, what, rights) from None
+        raise _failed(failure, server, subject, rights) from None
 
 
-def _failed(failure: Any, server: Server, what: str, rights: str) -> Exception:
-    """A connection that breaks has no code."""
-    code, said = failure.sqlstate, failure.diag.message_primary
-    if code is None or said is None:
+def _failed(failure: Any, server: Server, subject: str, rights: str) -> Exception:
+    """Translate a failure; one without a code is a lost connection."""
+    code, message = failure.sqlstate, failure.diag.message_primary
+    if code is None or message is None:
         return broken(server, failure)
     if code.startswith(_PASSING):
-        return Unreachable(f"PostgreSQL at {server.place} takes nothing now", said)
-    return _refusal(failure, server, what, rights)
+        return Unreachable(f"PostgreSQL at {server.place} takes nothing now", message)
+    return _rejection(failure, server, subject, rights)
 
 
-def _refusal(failure: Any, server: Server, what: str, rights: str) -> Error:
+def _rejection(failure: Any, server: Server, subject: str, rights: str) -> Error:
     diagnosis = failure.diag
     where = (diagnosis.context or "").splitlines()[:1]
-    known = {"42501": rights, "3F000": "create the schema first, or choose another table"}
+    hints = {"42501": rights, "3F000": "create the schema first, or choose another table"}
     return make(
         "PIPELINE_FAILED",
-        message=f"{what} cannot be written to PostgreSQL at {server.place}: {diagnosis.message_primary}",
+        message=f"{subject} cannot be written to PostgreSQL at {server.place}: {diagnosis.message_primary}",
         detail=diagnosis.message_detail or "".join(where) or None,
-        hint=known.get(failure.sqlstate, "change the view or the table: the sink goes on by itself"),
+        hint=hints.get(failure.sqlstate, "change the view or the table: the sink goes on by itself"),
     )
 
 
@@ -71,8 +70,8 @@ NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 
-def copied(rows: pa.Table, fields: Sequence[Field]) -> Iterator[bytes]:
-    """The rows as lines, in pieces."""
+def copy_lines(rows: pa.Table, fields: Sequence[Field]) -> Iterator[bytes]:
+    """Yield rows as lines of COPY, in pieces."""
     for start in range(0, rows.num_rows, BATCH):
         piece = rows.slice(start, BATCH).combine_chunks()
         cells = [_cells(column, field) for column, field in zip(piece.columns, fields, strict=True)]
@@ -81,7 +80,7 @@ def copied(rows: pa.Table, fields: Sequence[Field]) -> Iterator[bytes]:
 
 
 def _cells(column: pa.ChunkedArray[Any], field: Field) -> Any:
-    texts = written(column, field.declared)
+    texts = render_column(column, field.declared)
     if not _plain(column.type):
         for sign, escaped in _ESCAPES:
             texts = pc.replace_substring(texts, sign, escaped)
@@ -89,16 +88,16 @@ def _cells(column: pa.ChunkedArray[Any], field: Field) -> Any:
 
 
 def _plain(type_: pa.DataType) -> bool:
-    """Whether no value has a sign that COPY takes for something else."""
+    """True if values never contain a character that COPY interprets."""
     types = pa.types
     return not (types.is_string(type_) or types.is_binary(type_) or types.is_nested(type_))
 
 
-def written(column: Any, declared: str) -> Any:
-    """A column's values as PostgreSQL reads them, NULL where there is none."""
+def render_column(column: Any, declared: str) -> Any:
+    """Render values as PostgreSQL reads them; NULL stays NULL."""
     types, type_ = pa.types, column.type
     if declared == "jsonb":
-        return _where_there(column, _json(column))
+        return _where_valid(column, _json(column))
     if types.is_timestamp(type_):
         clock = column.cast(pa.timestamp("us")).cast(pa.string())
         return pc.binary_join_element_wise(clock, "+00" if type_.tz else "", "")
@@ -111,18 +110,18 @@ def written(column: Any, declared: str) -> Any:
     return column.cast(pa.string())
 
 
-def _where_there(column: Any, texts: list[str]) -> Any:
+def _where_valid(column: Any, texts: list[str]) -> Any:
     return pc.if_else(column.is_valid(), pa.array(texts, pa.string()), pa.scalar(None, pa.string()))
 
 
 def _json(column: Any) -> list[str]:
-    """Text that is JSON as it is, other text as a text in JSON."""
+    """Render values as JSON; a string that is JSON stays as it is."""
     if pa.types.is_string(column.type):
-        return [_said(text) for text in column.to_pylist()]
+        return [_json_text(text) for text in column.to_pylist()]
     return json_cells(column)
 
 
-def _said(text: str | None) -> str:
+def _json_text(text: str | None) -> str:
     try:
         json.loads(text or "")
     except ValueError:
@@ -135,9 +134,9 @@ def _interval(value: dt.timedelta) -> str:
 
 
 def _arrays(column: Any, element: str) -> Iterator[str | None]:
-    """`{1,NULL,"a b"}`: the elements of all arrays are written as one column."""
+    """Yield arrays as `{1,NULL,"a b"}`; the elements of all of them are rendered as one column."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    texts = iter(written(array.flatten(), element).to_pylist())
+    texts = iter(render_column(array.flatten(), element).to_pylist())
     for length in pc.list_value_length(array).to_pylist():
         yield None if length is None else "{" + ",".join(_quoted(next(texts)) for _ in range(length)) + "}"
 
@@ -151,7 +150,7 @@ _GONE = '"tidegate gone"'
 
 
 class Appending:
-    """Rows, or changes with op, weight and step, go to the end of the table."""
+    """Appends rows, or changes with op, weight and step."""
 
     def __init__(self, table: Table, fields: Sequence[Field], spec: SinkSpec, changelog: bool) -> None:
         self._fields, self._spec, self._changelog = fields, spec, changelog
@@ -163,17 +162,16 @@ class Appending:
 
 
 class Replacing:
-    """Each key has one row. Those that are gone are deleted, those that are new or changed are written, with one
-    statement each."""
+    """Keeps one row per key: deletes and upserts the changed rows of a step, with one statement each."""
 
     def __init__(self, table: Table, fields: Sequence[Field], spec: SinkSpec) -> None:
         self._table, self._fields, self._spec = table, fields, spec
-        named = dict(zip((field.name for field in fields), table.names, strict=True))
+        by_field = dict(zip((field.name for field in fields), table.names, strict=True))
         self._names = [quoted(name) for name in table.names]
-        self._key = [quoted(named[name]) for name in spec.key]
+        self._key = [quoted(by_field[name]) for name in spec.key]
 
     def prepare(self, connection: Any) -> None:
-        """A table of this session with the same columns, empty at the beginning of each transaction."""
+        """Create a staging table of this session, which is empty at the beginning of each transaction."""
         columns = ", ".join(self._names)
         connection.execute(f"DROP TABLE IF EXISTS {STAGED}")
         connection.execute(
@@ -182,37 +180,37 @@ class Replacing:
         )
 
     def write(self, connection: Any, changes: pa.Table) -> None:
-        kept, gone = outcome(changes, self._spec.columns, self._spec.key)
-        nulls = self._null_keys(kept) or self._null_keys(gone)
-        flags = [pa.repeat(pa.scalar(flag), rows.num_rows) for flag, rows in ((False, kept), (True, gone))]
-        both = pa.concat_tables([kept, gone]).append_column(_GONE, pa.chunked_array(flags, pa.bool_()))
+        upserted, deleted = outcome(changes, self._spec.columns, self._spec.key)
+        nulls = self._null_keys(upserted) or self._null_keys(deleted)
+        flags = [pa.repeat(pa.scalar(flag), rows.num_rows) for flag, rows in ((False, upserted), (True, deleted))]
+        both = pa.concat_tables([upserted, deleted]).append_column(_GONE, pa.chunked_array(flags, pa.bool_()))
         into = f"COPY {STAGED} ({', '.join([*self._names, _GONE])}) FROM STDIN"
         _copy(connection, into, both, [*self._fields, Field(_GONE, pa.bool_(), "boolean")])
-        if gone.num_rows:
+        if deleted.num_rows:
             self._delete(connection, nulls)
-        if kept.num_rows:
+        if upserted.num_rows:
             connection.execute(self._insertion())
 
     def _null_keys(self, rows: pa.Table) -> bool:
-        lacking = [name for name in self._spec.key if rows.column(name).null_count]
-        if lacking and rows.num_rows and not self._table.nulls:
+        with_nulls = [name for name in self._spec.key if rows.column(name).null_count]
+        if with_nulls and rows.num_rows and not self._table.nulls:
             raise make(
                 "PIPELINE_FAILED",
-                message=f"a row has NULL in its key {lacking[0]}, which no unique index of table"
+                message=f"a row has NULL in its key {with_nulls[0]}, which no unique index of table"
                 f" {self._table.shown} takes for a value",
                 hint=f"CREATE UNIQUE INDEX ON {self._table.name} ({', '.join(self._key)}) NULLS NOT DISTINCT (from"
                 " PostgreSQL 15 on; a primary key has to go first), or leave such rows out of the view",
             )
-        return bool(lacking)
+        return bool(with_nulls)
 
     def _delete(self, connection: Any, nulls: bool) -> None:
-        """Equality finds rows by the index; it never finds NULL."""
+        """Delete rows by the index, with equality, and those with NULL in their key separately."""
         delete = f"DELETE FROM {self._table.name} AS t USING {STAGED} AS s WHERE s.{_GONE} AND "
         connection.execute(delete + " AND ".join(f"t.{name} = s.{name}" for name in self._key))
         if nulls:
-            lacking = " OR ".join(f"s.{name} IS NULL" for name in self._key)
+            any_null = " OR ".join(f"s.{name} IS NULL" for name in self._key)
             same = " AND ".join(f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in self._key)
-            connection.execute(f"{delete}({lacking}) AND {same}")
+            connection.execute(f"{delete}({any_null}) AND {same}")
 
     def _insertion(self) -> str:
         columns = ", ".join(self._names)
@@ -226,5 +224,5 @@ class Replacing:
 
 def _copy(connection: Any, into: str, rows: pa.Table, fields: Sequence[Field]) -> None:
     with connection.cursor() as cursor, cursor.copy(into) as copy:
-        for piece in copied(rows, fields):
+        for piece in copy_lines(rows, fields):
             copy.write(piece)

@@ -1,4 +1,4 @@
-"""`FROM POSTGRES`: the changes of tables, or the rows of a table or a query, read as a whole whenever it is time."""
+"""`FROM POSTGRES`: the changes of tables, or the rows of a table or a query, polled as a whole."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _source(spec: SourceSpec, options: ReadOptions) -> PostgresChanges | Postgre
 
 @dataclass(frozen=True)
 class PostgresChanges(CapturedSource):
-    """Changes as they are committed, as events or as a table, through logical replication."""
+    """Committed changes, as events or as a table, by logical replication."""
 
     server: Server
     following: Following
@@ -66,8 +66,8 @@ class PostgresChanges(CapturedSource):
 
 @dataclass(frozen=True)
 class PostgresTable(PolledSource):
-    """What a table or a query had at one moment, in a read-only transaction. A row with a value that its column cannot
-    hold becomes an error and does not hold up the others."""
+    """The content of a table or a query in one read-only transaction. A row with a value that its column cannot hold is
+    rejected, and the others are read."""
 
     options: ReadOptions
 
@@ -78,12 +78,12 @@ class PostgresTable(PolledSource):
 
     def content(self, spark: SparkSession | None) -> pa.Table:
         tables, read = [self._schema().empty_table()], 0
-        with reading(self.options, self.spec.relation, names(self.spec.columns)) as found:
-            places = self._places(found)
-            oids = [found.oids[place] for place in places]
-            for rows in found.batches():
+        with reading(self.options, self.spec.relation, names(self.spec.columns)) as result:
+            indexes = self._indexes(result)
+            oids = [result.oids[index] for index in indexes]
+            for rows in result.batches():
                 columns = list(zip(*rows, strict=True))
-                texts = [values.spoken(columns[at], oid) for at, oid in zip(places, oids, strict=True)]
+                texts = [values.cast_to_text(columns[at], oid) for at, oid in zip(indexes, oids, strict=True)]
                 tables.append(self._table(texts, oids, read))
                 read += len(rows)
         return pa.concat_tables(tables)
@@ -93,23 +93,23 @@ class PostgresTable(PolledSource):
         added = ((WEIGHT, pa.int64()), (SEQ, pa.int64()), (ERROR, pa.string()), (RAW, pa.string()))
         return pa.schema([*columns, *(pa.field(name, type_) for name, type_ in added)])
 
-    def _places(self, found: Reading) -> list[int]:
-        """Where the columns of the relation are in the result."""
+    def _indexes(self, result: Reading) -> list[int]:
+        """The indexes of the relation's columns in the result."""
         origin = f"table {'.'.join(self.options.table)}" if self.options.table else "the query"
         relation = self.spec.relation
-        return [column_index(column.name, found.names, origin, relation) for column in self.spec.columns]
+        return [column_index(column.name, result.names, origin, relation) for column in self.spec.columns]
 
     def _table(self, texts: Sequence[values.Texts], oids: Sequence[int], first: int) -> pa.Table:
-        """A piece of the result, of which the first row is number `first`."""
+        """Convert a piece of the result, whose first row has the number `first`."""
         count = len(texts[0])
-        arrays, wrong = typed(self.spec, texts)
-        shown = names(self.spec.columns)
-        raw = {place: values.row_text(shown, oids, [said[place] for said in texts]) for place in wrong}
+        arrays, problems = typed(self.spec, texts)
+        column_names = names(self.spec.columns)
+        raw = {row: values.row_text(column_names, oids, [column[row] for column in texts]) for row in problems}
         added: list[pa.Array] = [
             pa.array([1] * count, pa.int64()),
             pa.array(range(first, first + count), pa.int64()),
-            pa.array([wrong.get(place) for place in range(count)], pa.string()),
-            pa.array([raw.get(place) for place in range(count)], pa.string()),
+            pa.array([problems.get(row) for row in range(count)], pa.string()),
+            pa.array([raw.get(row) for row in range(count)], pa.string()),
         ]
         return pa.Table.from_arrays([*arrays, *added], schema=self._schema())
 

@@ -14,20 +14,20 @@ from tidegate.connectors.postgres.options import Following, Server
 from tidegate.core.schema import names
 from tidegate.errors import Error, make
 
-_TOLD = """ARRAY(
+_IDENTITY = """ARRAY(
     SELECT a.attname::text FROM pg_index i JOIN pg_attribute a
       ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
     WHERE i.indrelid = {0}.oid AND i.indimmediate AND i.indisvalid
       AND ({0}.relreplident = 'i' AND i.indisreplident OR {0}.relreplident = 'd' AND i.indisprimary))"""
 _TABLES = f"""
-SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relreplident::text, {_TOLD.format("c")},
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relreplident::text, {_IDENTITY.format("c")},
     c.relkind = 'r' AND c.relhassubclass,
     (SELECT jsonb_object_agg(a.attname, jsonb_build_array(a.attnum, a.xmin::text)) FROM pg_attribute a
      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     ARRAY(SELECT a.attname::text FROM pg_attribute a
           WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped),
     (SELECT jsonb_agg(jsonb_build_array(m.nspname, l.relname, l.oid::bigint, l.relfilenode::bigint,
-         l.relreplident, {_TOLD.format("l")}) ORDER BY l.oid)
+         l.relreplident, {_IDENTITY.format("l")}) ORDER BY l.oid)
      FROM pg_class l JOIN pg_namespace m ON m.oid = l.relnamespace
      WHERE l.oid = c.oid AND c.relkind <> 'p'
         OR l.oid IN (SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf AND c.relkind = 'p')
@@ -41,8 +41,7 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p
 
 
 class Part(NamedTuple):
-    """Where rows are: a partition, or a table that has none. `file` is another one once it was truncated or written
-    anew."""
+    """A partition, or a table without partitions. `file` changes when it is truncated or rewritten."""
 
     schema: str
     name: str
@@ -57,25 +56,25 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What rows depend on: which columns and partitions there are and what tells old rows (`whole`), when columns were
-    `altered`, and in which `files` the rows are."""
+    """Digests of what rows depend on: columns, partitions and replica identity (`whole`), when columns were `altered`,
+    and the `files` of the rows."""
 
     whole: str
     altered: str
     files: str
 
     def rewritten(self, before: Form) -> bool:
-        """Whether rows may have changed since without a change that is sent: by ALTER TABLE that writes them anew or
-        brings a column back, partitions that come and go, another replica identity. Rows that are only in other files
-        were truncated, which is sent, or vacuumed."""
+        """True if rows can have changed without a change that was sent: by an ALTER TABLE that rewrites them or adds a
+        column again, by partitions that were attached or detached, by another replica identity. Rows that are only in
+        other files were truncated, which is sent, or vacuumed."""
         return self.whole != before.whole or (self.altered != before.altered and self.files != before.files)
 
 
 @dataclass(frozen=True)
 class OriginTable:
-    """A table of the server. `identity`: f (the whole row) or the `columns` by which an old row is told. `inherited`:
-    other tables have its columns. `marks` of a column are its number, which is never given again, and the transaction
-    that altered it last. `generated` columns are not sent."""
+    """A table of the server. `identity` is its replica identity: f (the whole row), or `columns` identify an old row.
+    `inherited`: other tables inherit from it. `marks` of a column are its number, which is never used again, and the
+    transaction that altered it last. `generated` columns are not sent."""
 
     oid: int
     schema: str
@@ -98,35 +97,35 @@ class OriginTable:
         return f"ONLY {self.sql}" if self.inherited else self.sql
 
     @property
-    def told(self) -> bool:
-        """Whether updates and deletes say which row they are about."""
+    def identifies_rows(self) -> bool:
+        """True if updates and deletes identify their row."""
         return self.identity == "f" or bool(self.columns)
 
     def form(self, columns: Sequence[str]) -> Form:
-        """What the table is like, as far as some of its columns depend on it."""
-        wanted = {name.casefold() for name in columns}
-        marks = sorted(tuple(mark) for name, mark in self.marks.items() if name.casefold() in wanted)
+        """The form of the table, as far as some of its columns depend on it."""
+        selected = {name.casefold() for name in columns}
+        marks = sorted(tuple(mark) for name, mark in self.marks.items() if name.casefold() in selected)
         files = [(part.oid, part.file) for part in self.parts]
         whole = [[number for number, _ in marks], self.identity, sorted(self.columns), self.kind == "p" and files]
         return Form(_digest(whole), _digest([mark for _, mark in marks]), _digest(files))
 
 
-def _digest(said: object) -> str:
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]
+def _digest(document: object) -> str:
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()[:8]
 
 
 def find_table(connection: Any, name: tuple[str, ...], server: Server, option: str) -> OriginTable:
-    """The table of a name as the user has written it."""
-    spelled = ".".join('"' + part.replace('"', '""') + '"' for part in name)
-    found = connection.execute(f"{_TABLES} WHERE c.oid = to_regclass(%s)", (spelled,)).fetchone()
+    """Return the table of a name as the user has written it."""
+    quoted_name = ".".join('"' + part.replace('"', '""') + '"' for part in name)
+    row = connection.execute(f"{_TABLES} WHERE c.oid = to_regclass(%s)", (quoted_name,)).fetchone()
     shown = ".".join(name)
-    if found is None:
+    if row is None:
         raise make(
             "PIPELINE_FAILED",
             message=f"there is no table {shown} at {server.place}",
             hint=f"create it, or correct {option} = '{shown}'; names are written as the database spells them",
         )
-    table = _made(found)
+    table = _table(row)
     if table.kind not in "rp":
         raise make(
             "PIPELINE_FAILED",
@@ -137,24 +136,24 @@ def find_table(connection: Any, name: tuple[str, ...], server: Server, option: s
 
 
 def all_tables(connection: Any) -> list[OriginTable]:
-    return [_made(row) for row in connection.execute(f"{_TABLES} {_ALL}").fetchall()]
+    return [_table(row) for row in connection.execute(f"{_TABLES} {_ALL}").fetchall()]
 
 
 def same_tables(connection: Any, tables: Sequence[OriginTable]) -> dict[int, OriginTable]:
-    """Tables as they are by now, whatever they are called; those that were dropped are not among them."""
+    """Return the tables as they are now, also if they were renamed, without those that were dropped."""
     oids = [table.oid for table in tables]
-    found = connection.execute(f"{_TABLES} WHERE c.oid = ANY (%s::oid[])", (oids,)).fetchall()
-    return {table.oid: table for table in map(_made, found)}
+    rows = connection.execute(f"{_TABLES} WHERE c.oid = ANY (%s::oid[])", (oids,)).fetchall()
+    return {table.oid: table for table in map(_table, rows)}
 
 
-def _made(row: Sequence[Any]) -> OriginTable:
+def _table(row: Sequence[Any]) -> OriginTable:
     oid, schema, name, kind, identity, columns, inherited, marks, generated, parts = row
-    listed = tuple(Part(*part) for part in parts or ())
-    described = inherited, marks or {}, tuple(generated), listed
+    partitions = tuple(Part(*part) for part in parts or ())
+    described = inherited, marks or {}, tuple(generated), partitions
     return OriginTable(oid, schema, name, kind, identity, tuple(columns), *described)
 
 
-def wanted_tables(connection: Any, following: Following, server: Server) -> list[OriginTable]:
+def selected_tables(connection: Any, following: Following, server: Server) -> list[OriginTable]:
     if not following.tables:
         return all_tables(connection)
     option = "table" if len(following.tables) == 1 else "tables"
@@ -162,10 +161,10 @@ def wanted_tables(connection: Any, following: Following, server: Server) -> list
 
 
 def check_published(tables: Sequence[OriginTable]) -> None:
-    """A publication of ours must not stop what others do: PostgreSQL refuses UPDATE and DELETE of a published table
-    without a replica identity."""
+    """Check the tables of a publication that Tidegate creates, which must not disturb others: PostgreSQL rejects UPDATE
+    and DELETE of a published table without a replica identity."""
     for table in tables:
-        if not table.told:
+        if not table.identifies_rows:
             raise make(
                 "PIPELINE_FAILED",
                 message=f"table {table.sql} has no replica identity: PostgreSQL would refuse every UPDATE and DELETE of"
@@ -177,8 +176,8 @@ def check_published(tables: Sequence[OriginTable]) -> None:
 
 
 def check_parts(table: OriginTable) -> None:
-    """Changes of partitions come in the name of their table, but with the old values that their own replica identity
-    gives; the rest comes as NULL."""
+    """Check the replica identity of partitions: their changes are sent as changes of the table, but with the old values
+    of their own replica identity, and NULL for the rest."""
     for part in table.parts:
         if part.identity != "f" and (table.identity == "f" or not set(table.columns) <= set(part.columns)):
             raise _blind_part(table, part)
@@ -187,23 +186,23 @@ def check_parts(table: OriginTable) -> None:
 def _blind_part(table: OriginTable, part: Part) -> Error:
     return make(
         "PIPELINE_FAILED",
-        message=f"table {table.sql} tells its old rows {_told(table.identity, table.columns)}, but its partition"
-        f" {part.sql} {_told(part.identity, part.columns)}: PostgreSQL would send NULL for what is missing",
+        message=f"table {table.sql} tells its old rows {_identified(table.identity, table.columns)}, but its partition"
+        f" {part.sql} {_identified(part.identity, part.columns)}: PostgreSQL would send NULL for what is missing",
         detail="a partition does not get the replica identity of its table by itself",
         hint=f"ALTER TABLE {part.sql} REPLICA IDENTITY FULL; then start again",
     )
 
 
-def _told(identity: str, columns: Sequence[str]) -> str:
+def _identified(identity: str, columns: Sequence[str]) -> str:
     if identity == "f":
         return "by all columns"
     return f"by ({', '.join(columns)})" if columns else "not at all"
 
 
 def check_key(spec: SourceSpec, table: OriginTable) -> None:
-    """The key of a relation must be part of what the server says of rows that are updated or deleted."""
-    there = {name.casefold() for name in table.columns}
-    unknown = [name for name in spec.key if name.casefold() not in there]
+    """Check that the key of a relation is part of the old values that the server sends."""
+    identifying = {name.casefold() for name in table.columns}
+    unknown = [name for name in spec.key if name.casefold() not in identifying]
     if table.identity != "f" and unknown:
         raise _no_key(spec, table)
 
@@ -213,13 +212,13 @@ def _no_key(spec: SourceSpec, table: OriginTable) -> Error:
     return make(
         "PIPELINE_FAILED",
         message=f"{spec.relation} has the key ({', '.join(spec.key)}), but table {table.sql} tells its old rows"
-        f" {_told(table.identity, table.columns)}",
+        f" {_identified(table.identity, table.columns)}",
         hint=f"{other}ALTER TABLE {table.sql} REPLICA IDENTITY FULL; then start again",
     )
 
 
 def check_sent(spec: SourceSpec, table: OriginTable) -> None:
-    """Columns that PostgreSQL computes are not sent with changes."""
+    """Reject generated columns, which PostgreSQL does not send."""
     computed = {name.casefold(): name for name in table.generated}
     for name in names(spec.columns):
         if name.casefold() in computed:

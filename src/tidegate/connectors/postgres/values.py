@@ -34,26 +34,26 @@ _MISFITS = (pa.ArrowException, ArithmeticError, LookupError, ValueError)
 
 
 def convertible(type_: Any) -> bool:
-    """Whether PostgreSQL has values for a column of this type."""
+    """True if PostgreSQL has values for a column of this type."""
     if isinstance(type_, pa.ListType):
         return convertible(type_.value_type)
     return not (pa.types.is_nested(type_) or pa.types.is_null(type_))
 
 
 def array(texts: Texts, type_: Any, exact: bool = False) -> tuple[pa.Array, Faults]:
-    """An array of the type, and the texts that are no values of it, by place; they are NULL in the array. `exact`:
-    a number that would have to be rounded is none either, as two keys must not become one.
+    """Convert texts to an array, and return with it the texts that are no values of the type, by index; they are NULL
+    in the array. `exact`: a number that would be rounded is none either, since two keys must not become one.
 
-    A column is converted as a whole by Arrow; only where that fails its values are looked at one by one.
+    Arrow converts a column as a whole; only if that fails, values are converted one by one.
     """
     if isinstance(type_, pa.ListType):
         return _lists(texts, type_)
-    whole = _at_once(texts, type_)
-    return (whole, {}) if whole is not None else _one_by_one(texts, type_, exact)
+    converted = _at_once(texts, type_)
+    return (converted, {}) if converted is not None else _one_by_one(texts, type_, exact)
 
 
-def spoken(texts: Texts, oid: int) -> Texts:
-    """What a cast to text makes of values that are sent in another form: `true` for `t`, no padding of CHAR(n)."""
+def cast_to_text(texts: Texts, oid: int) -> Texts:
+    """Convert values as a cast to text does: `true` instead of `t`, no padding of CHAR(n)."""
     if oid == BOOL:
         return [None if text is None else "true" if text == "t" else "false" for text in texts]
     if oid == BLANK_PADDED:
@@ -62,7 +62,7 @@ def spoken(texts: Texts, oid: int) -> Texts:
 
 
 def row_text(names: Sequence[str], oids: Sequence[int], row: Texts) -> str:
-    """A row as JSON."""
+    """Render a row as JSON."""
     pairs = (f"{_quoted(n)}:{_json_value(t, o)}" for n, o, t in zip(names, oids, row, strict=True))
     return "{" + ",".join(pairs) + "}"
 
@@ -79,18 +79,18 @@ def _quoted(text: str) -> str:
 
 
 def _at_once(texts: Texts, type_: Any) -> Any:
-    """None if it cannot be done, or not for all of them."""
+    """Convert a whole column, None if that is not possible for all values."""
     types = pa.types
-    said: Any = pa.array(texts, pa.string())
+    strings: Any = pa.array(texts, pa.string())
     if types.is_string(type_):
-        return said
+        return strings
     try:
         if types.is_timestamp(type_):
-            return pc.replace_substring_regex(said, r"\+00$", "").cast(pa.timestamp("us")).cast(type_)
+            return pc.replace_substring_regex(strings, r"\+00$", "").cast(pa.timestamp("us")).cast(type_)
         if types.is_integer(type_) or types.is_decimal(type_) or types.is_date(type_):
-            return said.cast(type_)
+            return strings.cast(type_)
         if types.is_floating(type_):
-            numbers = said.cast(type_)
+            numbers = strings.cast(type_)
             return None if pc.any(pc.is_inf(numbers)).as_py() else numbers
     except pa.ArrowInvalid:
         return None
@@ -100,12 +100,12 @@ def _at_once(texts: Texts, type_: Any) -> Any:
 def _one_by_one(texts: Texts, type_: Any, exact: bool) -> tuple[pa.Array, Faults]:
     parse = _parser(type_, exact)
     values, faults = [], {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         try:
             values.append(None if text is None else parse(text))
         except _MISFITS:
             values.append(None)
-            faults[place] = text or ""
+            faults[index] = text or ""
     return pa.array(values, type_), faults
 
 
@@ -147,10 +147,10 @@ def _decimal(text: str, type_: Any, exact: bool) -> Decimal:
 
 def _integer(text: str, bits: int) -> int:
     number = _number(text)
-    whole = int(number)
-    if whole != number or not -(1 << bits - 1) <= whole < 1 << bits - 1:
+    integer = int(number)
+    if integer != number or not -(1 << bits - 1) <= integer < 1 << bits - 1:
         raise ValueError(text)
-    return whole
+    return integer
 
 
 def _float(text: str, bits: int) -> float:
@@ -162,24 +162,24 @@ def _float(text: str, bits: int) -> float:
 
 
 def _moment(text: str, zoned: bool) -> dt.datetime:
-    """A time without a zone is one in UTC."""
-    found = dt.datetime.fromisoformat(text)
-    in_utc = found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    """Parse a timestamp; one without a time zone is in UTC."""
+    time = dt.datetime.fromisoformat(text)
+    in_utc = time.astimezone(dt.UTC) if time.tzinfo else time.replace(tzinfo=dt.UTC)
     return in_utc if zoned else in_utc.replace(tzinfo=None)
 
 
 def _day(text: str) -> dt.date:
-    found = _moment(text, zoned=False)
-    if found.time() != dt.time():
+    time = _moment(text, zoned=False)
+    if time.time() != dt.time():
         raise ValueError(text)
-    return found.date()
+    return time.date()
 
 
 def _time(text: str) -> dt.time:
-    found = dt.time.fromisoformat(text)
-    if found.tzinfo is not None:
+    time = dt.time.fromisoformat(text)
+    if time.tzinfo is not None:
         raise ValueError(text)
-    return found
+    return time
 
 
 def _bytes(text: str) -> bytes:
@@ -190,40 +190,40 @@ def _bytes(text: str) -> bytes:
 
 def _interval(text: str) -> dt.timedelta:
     """`3 days 04:05:06.5`; months have no length."""
-    found = _INTERVAL.fullmatch(text)
-    if found is None or not text:
+    match = _INTERVAL.fullmatch(text)
+    if match is None or not text:
         raise ValueError(text)
     clock = dt.timedelta(
-        hours=int(found["hours"] or 0),
-        minutes=int(found["minutes"] or 0),
-        microseconds=int(Decimal(found["seconds"] or 0) * 1_000_000),
+        hours=int(match["hours"] or 0),
+        minutes=int(match["minutes"] or 0),
+        microseconds=int(Decimal(match["seconds"] or 0) * 1_000_000),
     )
-    return dt.timedelta(days=int(found["days"] or 0)) + (-clock if found["sign"] == "-" else clock)
+    return dt.timedelta(days=int(match["days"] or 0)) + (-clock if match["sign"] == "-" else clock)
 
 
 def _lists(texts: Texts, type_: Any) -> tuple[pa.Array, Faults]:
-    """The elements of all arrays are converted as one column."""
+    """Convert arrays; the elements of all of them are converted as one column."""
     nested = pa.types.is_list(type_.value_type)
     elements: list[str | None] = []
     owners: list[int] = []
     ends, faults = [0], {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         try:
-            found = [] if text is None else array_elements(text, nested)
+            parsed = [] if text is None else array_elements(text, nested)
         except ValueError:
-            found, faults[place] = [], text or ""
-        elements += found
-        owners += [place] * len(found)
+            parsed, faults[index] = [], text or ""
+        elements += parsed
+        owners += [index] * len(parsed)
         ends.append(len(elements))
-    inner, misfits = array(elements, type_.value_type)
-    faults |= {owners[at]: texts[owners[at]] or "" for at in misfits}
-    absent = pa.array([text is None or place in faults for place, text in enumerate(texts)], pa.bool_())
+    inner, inner_faults = array(elements, type_.value_type)
+    faults |= {owners[at]: texts[owners[at]] or "" for at in inner_faults}
+    absent = pa.array([text is None or index in faults for index, text in enumerate(texts)], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, type_, mask=absent), faults
 
 
 def array_elements(text: str, nested: bool) -> list[str | None]:
-    """The elements of `{1,NULL,"a b"}`; those of `{{1,2},{3}}` are texts of arrays again if `nested`."""
-    body = text[found.end() :] if (found := _BOUNDS.match(text)) else text
+    """Parse the elements of `{1,NULL,"a b"}`; if `nested`, those of `{{1,2},{3}}` are texts of arrays."""
+    body = text[bounds.end() :] if (bounds := _BOUNDS.match(text)) else text
     if not body.startswith("{") or not body.endswith("}"):
         raise ValueError(text)
     elements: list[str | None] = []
@@ -258,36 +258,38 @@ SHOWN = 80
 
 
 def typed(spec: SourceSpec, texts: Sequence[Texts]) -> tuple[list[pa.Array], dict[int, str]]:
-    """The arrays of the columns, and what is wrong with rows that cannot be of the relation, by their places."""
-    arrays, wrong = [], dict[int, str]()
-    for column, said in zip(spec.columns, texts, strict=True):
-        converted, faults = array(said, arrow_type(column.type), exact=column.name in spec.key)
+    """Convert columns to arrays, and return with them the errors of rows that do not fit the relation, by index."""
+    arrays, problems = [], dict[int, str]()
+    for column, column_texts in zip(spec.columns, texts, strict=True):
+        converted, faults = array(column_texts, arrow_type(column.type), exact=column.name in spec.key)
         arrays.append(converted)
-        for place, text in faults.items():
-            wrong.setdefault(place, f"{column.name}: '{text[:SHOWN]}' is not a {column.type.upper()}")
-        if not column.nullable and column.name not in spec.key and None in said:
-            for place in (at for at, text in enumerate(said) if text is None):
-                wrong.setdefault(place, f"{column.name} is NULL, but the column is NOT NULL")
-    return arrays, wrong
+        for index, text in faults.items():
+            problems.setdefault(index, f"{column.name}: '{text[:SHOWN]}' is not a {column.type.upper()}")
+        if not column.nullable and column.name not in spec.key and None in column_texts:
+            for index in (at for at, text in enumerate(column_texts) if text is None):
+                problems.setdefault(index, f"{column.name} is NULL, but the column is NOT NULL")
+    return arrays, problems
 
 
-def column_index(name: str, there: Sequence[str], origin: str, relation: str, further: str = "") -> int:
-    """Where a column is among those of an origin. A name in just the same letters goes before one that differs in
-    case. `further` is what else to do when there is none."""
-    same = [at for at, other in enumerate(there) if other == name]
-    alike = same or [at for at, other in enumerate(there) if other.casefold() == name.casefold()]
+def column_index(name: str, existing: Sequence[str], origin: str, relation: str, further: str = "") -> int:
+    """Find the index of a column among those of an origin. An exact match is preferred to one in another case.
+    `further` is added to the hint if there is none."""
+    same = [at for at, other in enumerate(existing) if other == name]
+    alike = same or [at for at, other in enumerate(existing) if other.casefold() == name.casefold()]
     if len(alike) == 1:
         return alike[0]
-    raise _unplaced(name, there, origin, relation, bool(alike), further)
+    raise _no_column(name, existing, origin, relation, bool(alike), further)
 
 
-def _unplaced(name: str, there: Sequence[str], origin: str, relation: str, several: bool, further: str) -> Error:
-    near = nearest(name, there)
-    fix = f"did you mean {enumerated(near)}?" if near else f"leave {name} out of the columns of {relation}"
-    fix = f"{fix}{' ' if near else ': '}{further}" if further else fix
+def _no_column(name: str, existing: Sequence[str], origin: str, relation: str, several: bool, further: str) -> Error:
+    suggestions = nearest(name, existing)
+    fix = (
+        f"did you mean {enumerated(suggestions)}?" if suggestions else f"leave {name} out of the columns of {relation}"
+    )
+    fix = f"{fix}{' ' if suggestions else ': '}{further}" if further else fix
     return make(
         "PIPELINE_FAILED",
         message=f"{origin} of {relation} has {'several columns' if several else 'no column'} {name}",
-        detail=f"its columns are {', '.join(there)}",
+        detail=f"its columns are {', '.join(existing)}",
         hint=f"rename all but one of them in the query: SELECT ... AS {name}" if several else fix,
     )

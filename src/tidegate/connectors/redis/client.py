@@ -1,7 +1,7 @@
 """A connection to Redis that applies steps in parts, each once.
 
-A part and the note that it was applied are one script, so Redis has both or neither. The note is a hash: `step` is the
-last step that is complete; `begun` is one under way, of which `parts` are applied.
+A part and the record that it was applied are written by one script, so Redis has both or neither. The record is a hash:
+`step` is the last complete step; `begun` is a step of which `parts` were applied.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegate.connectors.redis.options import Server, WriteOptions
 from tidegate.errors import Error, make
 
 Command = tuple[str, ...]
-"""The words of a command behind its name and its key."""
+"""The arguments of a command after its name and key."""
 
 ANSWER_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
@@ -63,36 +63,36 @@ end
 
 
 class AwayError(OSError):
-    """Redis did not take a step now. It may do so later."""
+    """Redis could not apply a step now; the step is retried."""
 
 
 class Connection:
-    """One client, and where the note of an owner is."""
+    """A client, and the key of the owner's record."""
 
     def __init__(self, options: WriteOptions, owner: str) -> None:
         self._redis, self._options, self._server = library(), options, options.server
-        self._stream, self._note = options.stream, f"tidegate:{owner}"
+        self._stream, self._record = options.stream, f"tidegate:{owner}"
         self._client = _client(self._redis, self._server)
         self._script = self._client.register_script(TO_STREAM if self._stream else TO_KEYS)
 
     def last(self) -> int | None:
-        """The last step that is complete, by what the server has."""
-        found = self._asked(lambda: self._client.hget(self._note, "step"))
-        return None if found is None else int(found)
+        """Read the last complete step."""
+        step = self._ask(lambda: self._client.hget(self._record, "step"))
+        return None if step is None else int(step)
 
     def check(self) -> None:
-        """Refuses a key that is no stream."""
+        """Reject a key that is not a stream."""
         if self._stream:
-            kind = self._asked(lambda: self._client.type(self._stream))
+            kind = self._ask(lambda: self._client.type(self._stream))
             if kind not in ("none", "stream"):
                 raise self._no_stream(kind)
 
-    def apply(self, step: int, part: int, whole: bool, commands: Sequence[Command]) -> None:
-        """Applies a part of a step, unless that was done before. `whole`: it is the last one."""
-        said = json.dumps(commands, ensure_ascii=False)
-        arguments = [str(step), str(part), "1" if whole else "0", said, str(self._options.max_length or "")]
-        names = [self._note, self._stream] if self._stream else [self._note]
-        answer = self._asked(lambda: self._script(keys=names, args=arguments))
+    def apply(self, step: int, part: int, is_last: bool, commands: Sequence[Command]) -> None:
+        """Apply a part of a step, unless it was applied already. `is_last`: it is the last part."""
+        encoded = json.dumps(commands, ensure_ascii=False)
+        arguments = [str(step), str(part), "1" if is_last else "0", encoded, str(self._options.max_length or "")]
+        names = [self._record, self._stream] if self._stream else [self._record]
+        answer = self._ask(lambda: self._script(keys=names, args=arguments))
         if answer == "lost":
             raise AwayError(f"Redis at {self._server.place} has lost parts of step {step}, which are written again")
         if answer not in ("done", "applied"):
@@ -101,41 +101,38 @@ class Connection:
     def close(self) -> None:
         self._client.close()
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _ask(self, request: Callable[[], Any]) -> Any:
         try:
-            return ask()
+            return request()
         except self._redis.RedisError as failure:
             raise self._failed(failure) from None
 
     def _failed(self, failure: Any) -> Exception:
-        said, place, problems = (
-            _without_password(str(failure), self._server),
-            self._server.place,
-            self._redis.exceptions,
-        )
-        if isinstance(failure, problems.AuthenticationError) or said.startswith("NOAUTH"):
+        reason, place = _without_password(str(failure), self._server), self._server.place
+        problems = self._redis.exceptions
+        if isinstance(failure, problems.AuthenticationError) or reason.startswith("NOAUTH"):
             return make(
                 "PIPELINE_FAILED",
                 message=f"Redis at {place} rejected the user or the password",
                 hint="check user and password",
             )
         if isinstance(failure, problems.NoPermissionError):
-            return self._forbidden(said)
+            return self._forbidden(reason)
         if isinstance(failure, problems.ConnectionError | problems.TimeoutError):
-            return AwayError(f"no Redis server answers at {place}: {said}")
-        if isinstance(failure, problems.ReadOnlyError | problems.OutOfMemoryError) or said.startswith(_PASSING):
-            return AwayError(f"Redis at {place} takes nothing now: {said}")
+            return AwayError(f"no Redis server answers at {place}: {reason}")
+        if isinstance(failure, problems.ReadOnlyError | problems.OutOfMemoryError) or reason.startswith(_PASSING):
+            return AwayError(f"Redis at {place} takes nothing now: {reason}")
         return make(
             "PIPELINE_FAILED",
-            message=f"Redis at {place} cannot do what the sink needs: {said}",
+            message=f"Redis at {place} cannot do what the sink needs: {reason}",
             hint="it needs Redis 5 or newer, or a server that speaks like one; not a cluster",
         )
 
-    def _forbidden(self, said: str) -> Error:
+    def _forbidden(self, reason: str) -> Error:
         pattern = self._stream or f"{self._options.prefix}*"
         return make(
             "PIPELINE_FAILED",
-            message=f"the user has too few rights in Redis at {self._server.place}: {said}",
+            message=f"the user has too few rights in Redis at {self._server.place}: {reason}",
             hint=f"ACL SETUSER {self._server.user or 'default'} ~{pattern} ~tidegate:* +@read +@write +@scripting"
             " +@connection",
         )
@@ -152,7 +149,7 @@ _PASSING = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN", "MISCONF
 
 
 def library() -> Any:
-    """redis-py, or an error that says how to get it."""
+    """Import redis-py; an error says how to install it."""
     try:
         import redis
     except ImportError:
@@ -163,7 +160,7 @@ def library() -> Any:
 
 
 def _client(redis: Any, server: Server) -> Any:
-    """Nothing is tried twice here: a sink that fails is tried again as a whole."""
+    """Create a client without retries: the runtime retries a sink as a whole."""
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 

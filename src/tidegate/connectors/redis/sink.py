@@ -20,7 +20,7 @@ from tidegate.formats.events import SCHEMA
 
 
 def entries(changes: pa.Table, spec: SinkSpec) -> Iterator[Command]:
-    """Fields and values of each entry: those of an event that it has, or op, weight, step and row of a change."""
+    """Yield fields and values of each entry: those of an event, or op, weight, step and row of a change."""
     if spec.events:
         return _events(appended(changes, spec))
     return _changes(changes, spec)
@@ -35,7 +35,7 @@ def _events(rows: pa.Table) -> Iterator[Command]:
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[str | None]:
-    """Texts as they are, times in RFC 3339."""
+    """Render text unchanged, times in RFC 3339."""
     if pa.types.is_string(column.type):
         return list(column.to_pylist())
     return [None if cell == "null" else cell.strip('"') for cell in json_cells(column)]
@@ -49,32 +49,32 @@ def _changes(changes: pa.Table, spec: SinkSpec) -> Iterator[Command]:
 
 
 def settings(changes: pa.Table, spec: SinkSpec, prefix: str) -> Iterator[Command]:
-    """A key and its row for each key that has one, a key alone for each that is gone."""
-    kept, gone = outcome(changes, spec.columns, spec.key)
-    yield from ((key,) for key in keys(gone, spec.key, prefix))
-    yield from zip(keys(kept, spec.key, prefix), json_objects(kept), strict=True)
+    """Yield deleted keys alone, then the other keys with their rows."""
+    remaining, deleted = outcome(changes, spec.columns, spec.key)
+    yield from ((key,) for key in keys(deleted, spec.key, prefix))
+    yield from zip(keys(remaining, spec.key, prefix), json_objects(remaining), strict=True)
 
 
 def keys(rows: pa.Table, key: Sequence[str], prefix: str) -> Iterator[str]:
     r"""`totals:pen`; `totals:eu:pen` for a key of two columns. NULL is `\N`, a backslash is doubled, and so that no two
     keys are the same, a colon in a part of several is `\:`."""
     parts = [_parts(rows.column(name), len(key) > 1) for name in key]
-    return (prefix + ":".join(found) for found in zip(*parts, strict=True))
+    return (prefix + ":".join(texts) for texts in zip(*parts, strict=True))
 
 
 def _parts(column: pa.ChunkedArray[Any], several: bool) -> list[str]:
-    said = [text.replace("\\", "\\\\") for text in text_cells(column)]
-    said = [text.replace(":", "\\:") for text in said] if several else said
-    return [text if there else "\\N" for text, there in zip(said, column.is_valid().to_pylist(), strict=True)]
+    texts = [text.replace("\\", "\\\\") for text in text_cells(column)]
+    texts = [text.replace(":", "\\:") for text in texts] if several else texts
+    return [text if is_valid else "\\N" for text, is_valid in zip(texts, column.is_valid().to_pylist(), strict=True)]
 
 
 PART = 5_000
-"""How many commands Redis runs at a time: nobody else is served meanwhile."""
+"""Number of commands in one script, during which Redis serves no other client."""
 
 
 @dataclass
 class RedisSink(Sink):
-    """Redis itself records the last step, together with what it wrote."""
+    """Writes to Redis, which records the last step together with the data."""
 
     options: WriteOptions
     part: int = PART
@@ -101,8 +101,8 @@ class RedisSink(Sink):
         assert self._connection is not None
         if not changes.num_rows or (self._last is not None and step <= self._last):
             return
-        for part, (commands, whole) in enumerate(_chunks(self._commands(changes), self.part)):
-            self._connection.apply(step, part, whole, commands)
+        for part, (commands, is_last) in enumerate(_chunks(self._commands(changes), self.part)):
+            self._connection.apply(step, part, is_last, commands)
         self._last = step
 
     def last_step(self) -> int | None:
@@ -120,7 +120,7 @@ class RedisSink(Sink):
 
 
 def _chunks(commands: Iterable[Command], size: int) -> Iterator[tuple[list[Command], bool]]:
-    """Commands in parts, and whether a part is the last one."""
+    """Yield commands in parts; the flag is true for the last part."""
     rest = iter(commands)
     part = list(islice(rest, size))
     while part:

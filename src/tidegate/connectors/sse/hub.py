@@ -42,7 +42,7 @@ class Item(NamedTuple):
 
 
 class Behind(Exception):
-    """A client wants events that are no longer in memory."""
+    """A client requests events that are no longer in memory."""
 
 
 class Hub:

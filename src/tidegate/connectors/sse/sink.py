@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 
 from tidegate.connectors.contract import Sink, SinkAbilities, SinkContext, SinkSpec
 from tidegate.connectors.http import cors_headers
+from tidegate.connectors.rows import messages
 from tidegate.connectors.sse.hub import EventId, Hub, Item
 from tidegate.connectors.sse.options import StreamOptions
 from tidegate.connectors.sse.stream import ClientStream, pattern
-from tidegate.connectors.webhook.messages import messages
 from tidegate.core.durable import LastStep
 from tidegate.core.http_messages import PLAIN, HttpRequest, json_response
 from tidegate.core.http_server import HttpServer
@@ -107,26 +107,26 @@ class _Opened:
 
     def _authorize(self, request: HttpRequest) -> None:
         token = self._options.token
-        sent = request.headers.get("Authorization", "")
-        if token is not None and not hmac.compare_digest(sent.encode(), f"Bearer {token}".encode()):
+        authorization = request.headers.get("Authorization", "")
+        if token is not None and not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
             raise HTTPException(401, "a bearer token is needed", self._cors({"WWW-Authenticate": "Bearer"}))
 
     def _stream(self, request: HttpRequest) -> Response:
-        position, wanted = self._position(request), self._wanted(request)
-        client = ClientStream(self.hub, self._replay, self._options.heartbeat, wanted, position)
+        position, selected = self._position(request), self._selected(request)
+        client = ClientStream(self.hub, self._replay, self._options.heartbeat, selected, position)
         return _EventStream(self, client, self._cors(_STREAM))
 
     def _position(self, request: HttpRequest) -> EventId:
         """Return the id of the last event that the client has, or that `after` in the query names; else the newest."""
-        sent = request.headers.get("Last-Event-ID") or request.parameter("after")
-        if not sent:
+        text = request.headers.get("Last-Event-ID") or request.parameter("after")
+        if not text:
             return self.hub.last
-        id = EventId.parse(sent)
+        id = EventId.parse(text)
         if id is None:
-            raise HTTPException(400, f"an event id is like 12-0, not {sent[:80]}", self._cors({}))
+            raise HTTPException(400, f"an event id is like 12-0, not {text[:80]}", self._cors({}))
         return id
 
-    def _wanted(self, request: HttpRequest) -> re.Pattern[str] | None:
+    def _selected(self, request: HttpRequest) -> re.Pattern[str] | None:
         channels = request.parameter("channels")
         if channels is not None and not self._spec.events:
             raise HTTPException(400, "only events of the bus have channels", self._cors({}))

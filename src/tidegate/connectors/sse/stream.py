@@ -20,12 +20,12 @@ Replay = Callable[[int], Iterator[tuple[int, Sequence[Item]]]]
 
 @dataclass
 class ClientStream:
-    """The text for one client, piece by piece. `wanted` matches the names of the events it asks for; None: all."""
+    """Yields the text for one client. `selected` matches the names of the events that it requests; None: all."""
 
     hub: Hub
     replay: Replay
     heartbeat: float
-    wanted: re.Pattern[str] | None
+    selected: re.Pattern[str] | None
     position: EventId
 
     async def pieces(self) -> AsyncIterator[str]:
@@ -65,18 +65,18 @@ class ClientStream:
         self.position = max(self.position, target)
 
     def _of_step(self, items: Sequence[Item]) -> Iterator[str]:
-        left = (item for item in items if item.id > self.position)
-        while part := list(islice(left, AT_ONCE)):
+        remaining = (item for item in items if item.id > self.position)
+        while part := list(islice(remaining, AT_ONCE)):
             if text := self._text(part):
                 yield text
 
     def _text(self, items: Sequence[Item]) -> str:
         if items:
             self.position = items[-1].id
-        return "".join(map(event_text, (item for item in items if self._wants(item))))
+        return "".join(map(event_text, (item for item in items if self._selects(item))))
 
-    def _wants(self, item: Item) -> bool:
-        return self.wanted is None or self.wanted.fullmatch(item.name) is not None
+    def _selects(self, item: Item) -> bool:
+        return self.selected is None or self.selected.fullmatch(item.name) is not None
 
     def _gap(self, target: EventId) -> str:
         """Tell the client that events may be missing, and where the stream continues."""

@@ -1,1 +1,1 @@
-"""Events by HTTP: posted to others, and taken from them."""
+"""Events by HTTP: posted to an endpoint, and received from senders."""

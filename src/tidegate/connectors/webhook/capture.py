@@ -1,4 +1,4 @@
-"""A server that takes events by HTTP POST and answers when they are in the insert log."""
+"""A server that receives events by HTTP POST and answers when they are in the insert log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Posted:
     events: list[Event]
     keyed: bool
     done: bool = False
-    taken: int = 0
+    new_count: int = 0
     recorded: bool = False
 
 
@@ -68,7 +68,7 @@ class WebhookCapture(Capture):
         return None if self._server is None else self._server.port
 
     def catch_up(self, intake: Intake) -> None:
-        """Start to serve. There is no backlog: senders repeat what was not taken."""
+        """Start to serve. There is no backlog: senders repeat requests that were not accepted."""
         with self._turn:
             self._check()
             if intake is not self._intake:
@@ -87,7 +87,7 @@ class WebhookCapture(Capture):
         self.close()
 
     def drop_remote_state(self) -> None:
-        """Stop serving; senders hold no state of ours."""
+        """Stop serving."""
         self.close()
 
     def close(self) -> None:
@@ -123,9 +123,9 @@ class WebhookCapture(Capture):
             self._count(requests=1, refused=1)
             refusal.headers = {**(refusal.headers or {}), **cors}
             raise
-        again = len(posted.events) - posted.taken
-        self._count(requests=1, events=posted.taken, duplicates=again)
-        return json_response(200, {"taken": posted.taken, "duplicates": again}, cors)
+        again = len(posted.events) - posted.new_count
+        self._count(requests=1, events=posted.new_count, duplicates=again)
+        return json_response(200, {"taken": posted.new_count, "duplicates": again}, cors)
 
     async def _posted(self, source: WebhookSource, request: HttpRequest) -> _Posted:
         request.require_method("POST")
@@ -161,7 +161,7 @@ class WebhookCapture(Capture):
 
     def _write(self, together: Sequence[_Posted]) -> bool:
         recent = {name: dict(digests) for name, digests in self._recent.items()}
-        new = [event for posted in together for event in _unseen(posted, recent)]
+        new = [event for posted in together for event in _new_events(posted, recent)]
         if self._intake is None or self._intake.stopped.is_set():
             return False
         try:
@@ -180,15 +180,15 @@ class WebhookCapture(Capture):
                 self._counts[name] += count
 
 
-def _unseen(posted: _Posted, recent: dict[str, dict[str, None]]) -> list[Event]:
-    """Return the events of a request that were not taken yet, and remember their ids."""
-    seen = recent.setdefault(posted.relation, {})
-    new = [event for event in posted.events if not (posted.keyed and digest(event.id) in seen)]
-    posted.taken = len(new)
+def _new_events(posted: _Posted, recent: dict[str, dict[str, None]]) -> list[Event]:
+    """Return the events of a request without those received before, and remember their ids."""
+    ids = recent.setdefault(posted.relation, {})
+    new = [event for event in posted.events if not (posted.keyed and digest(event.id) in ids)]
+    posted.new_count = len(new)
     if posted.keyed:
-        seen.update(dict.fromkeys(digest(event.id) for event in new))
-        for old in list(seen)[:-RECENT]:
-            del seen[old]
+        ids.update(dict.fromkeys(digest(event.id) for event in new))
+        for old in list(ids)[:-RECENT]:
+            del ids[old]
     return new
 
 

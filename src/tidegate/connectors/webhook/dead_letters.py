@@ -67,9 +67,9 @@ class Progress:
         """Return the number of requests of a step that are done."""
         return self._done if step == self._step else 0
 
-    def keep(self, step: int, done: int) -> None:
-        self._step, self._done = step, done
-        os.pwrite(self._file, f"{step:>20} {done:>20}\n{self._owner}\n".encode(), 0)
+    def keep(self, step: int, delivered: int) -> None:
+        self._step, self._done = step, delivered
+        os.pwrite(self._file, f"{step:>20} {delivered:>20}\n{self._owner}\n".encode(), 0)
 
     def close(self) -> None:
         os.close(self._file)

@@ -27,7 +27,7 @@ from tidegate.core.options import parse_size
 from tidegate.errors import Error, Span, make
 
 MAX_AGE = 300.0
-"""Seconds that a signed timestamp may be old if `max_age` is not given."""
+"""Largest age of a signed timestamp in seconds, unless `max_age` is set."""
 
 MAX_BODY = 1 << 20
 
@@ -80,10 +80,10 @@ class PostOptions(OptionModel):
 def _check_url(url: str, span: Span | None) -> None:
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        good = False
-    if not good or re.search(r"[^\x21-\x7e]", url):
+        valid = False
+    if not valid or re.search(r"[^\x21-\x7e]", url):
         raise make(
             "INVALID_OPTION",
             message="the url of a webhook is not one that can be posted to",

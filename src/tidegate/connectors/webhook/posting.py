@@ -89,7 +89,7 @@ class Poster:
         if response.is_success:
             return Outcome(response.status_code)
         return Outcome(
-            response.status_code, self._refusal(response), parse_retry_after(response.headers.get("Retry-After"))
+            response.status_code, self._rejection(response), parse_retry_after(response.headers.get("Retry-After"))
         )
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
@@ -98,7 +98,7 @@ class Poster:
             self._connected = True
             self._socket = info["return_value"].get_extra_info("socket")
 
-    def _refusal(self, response: httpx.Response) -> str:
+    def _rejection(self, response: httpx.Response) -> str:
         detail = response.content.decode("utf-8", "replace")[:_SHOWN].strip()
         if response.is_redirect:
             detail = "redirects are not followed, write the new address as url"
@@ -138,10 +138,10 @@ def parse_retry_after(value: str | None, now: Callable[[], dt.datetime] = lambda
     if value.strip().isdecimal():
         return min(float(value), LONGEST_WAIT)
     try:
-        moment = email.utils.parsedate_to_datetime(value)
+        time = email.utils.parsedate_to_datetime(value)
     except ValueError:
         return 0.0
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    aware = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
     return min(max((aware - now()).total_seconds(), 0.0), LONGEST_WAIT)
 
 

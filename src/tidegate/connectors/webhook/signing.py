@@ -1,4 +1,4 @@
-"""A body's signature: who knows the secret wrote it, and nobody changed it since."""
+"""Signatures of bodies (HMAC-SHA256)."""
 
 from __future__ import annotations
 
@@ -15,5 +15,7 @@ def signature(secret: str, body: bytes, timestamp: str | None = None) -> str:
     return "sha256=" + hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
 
 
-def is_signed(secret: str, body: bytes, sent: str | None, timestamp: str | None = None) -> bool:
-    return sent is not None and hmac.compare_digest(signature(secret, body, timestamp).encode(), sent.strip().encode())
+def is_signed(secret: str, body: bytes, signature_sent: str | None, timestamp: str | None = None) -> bool:
+    return signature_sent is not None and hmac.compare_digest(
+        signature(secret, body, timestamp).encode(), signature_sent.strip().encode()
+    )

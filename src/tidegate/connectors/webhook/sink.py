@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tidegate.connectors.contract import Interrupted, RetryAfter, Sink, SinkAbilities, SinkContext, SinkSpec
+from tidegate.connectors.rows import arrays, messages
 from tidegate.connectors.webhook.dead_letters import DeadLetters, Progress
-from tidegate.connectors.webhook.messages import arrays, messages
 from tidegate.connectors.webhook.options import PostOptions
 from tidegate.connectors.webhook.posting import Outcome, Poster, pause_after
 from tidegate.connectors.webhook.signing import SIGNATURE, TIMESTAMP, signature
@@ -23,11 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 class DeliveryError(RetryAfter):
-    """The endpoint does not take a request now: it is tried again after `pause` seconds."""
+    """The endpoint does not accept a request now: it is retried after `pause` seconds."""
 
 
 @dataclass
-class _Trouble:
+class _Retry:
     """A request that is to be repeated: how often it failed, when it is due, and why it failed last."""
 
     id: str
@@ -49,7 +49,7 @@ class WebhookSink(Sink):
     now: Callable[[], float] = time.monotonic
     dead_letters: int = field(default=0, init=False)
     _opened: _Opened | None = field(default=None, init=False)
-    _trouble: _Trouble | None = field(default=None, init=False)
+    _retry: _Retry | None = field(default=None, init=False)
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> WebhookSink:
@@ -74,9 +74,9 @@ class WebhookSink(Sink):
         assert opened is not None
         if opened.last.step is not None and step <= opened.last.step:
             return
-        done = opened.progress.of(step)
+        delivered = opened.progress.of(step)
         for number, body in enumerate(self._bodies(changes)):
-            if number >= done:
+            if number >= delivered:
                 self._deliver(opened, step, number, body)
                 opened.progress.keep(step, number + 1)
         opened.last.keep(step)
@@ -106,23 +106,23 @@ class WebhookSink(Sink):
         """Return when the request is accepted or a dead letter."""
         opened.check_interrupted()
         id = request_id(opened.context.owner, step, number)
-        trouble = self._trouble if self._trouble is not None and self._trouble.id == id else _Trouble(id)
-        if trouble.due > self.now():
-            raise DeliveryError(trouble.reason, trouble.due - self.now())
+        retry = self._retry if self._retry is not None and self._retry.id == id else _Retry(id)
+        if retry.due > self.now():
+            raise DeliveryError(retry.reason, retry.due - self.now())
         outcome = opened.poster.post(body.encode(), self._headers(body.encode(), step, id))
         if outcome.accepted:
-            self._trouble = None
+            self._retry = None
             return
         opened.check_interrupted()
-        trouble.failures, trouble.reason = trouble.failures + 1, outcome.error
-        if not outcome.retryable or trouble.failures > self.options.max_retries:
+        retry.failures, retry.reason = retry.failures + 1, outcome.error
+        if not outcome.retryable or retry.failures > self.options.max_retries:
             opened.put_aside(self.spec.name, step, id, outcome, body)
             self.dead_letters += 1
-            self._trouble = None
+            self._retry = None
             return
-        pause = max(pause_after(trouble.failures, self.options), outcome.wait)
-        trouble.due = self.now() + pause
-        self._trouble = trouble
+        pause = max(pause_after(retry.failures, self.options), outcome.wait)
+        retry.due = self.now() + pause
+        self._retry = retry
         raise DeliveryError(outcome.error, pause)
 
     def _headers(self, body: bytes, step: int, id: str) -> dict[str, str]:

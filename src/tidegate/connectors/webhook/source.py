@@ -35,7 +35,7 @@ class WebhookSource(CapturedSource):
 
     @property
     def session(self) -> str:
-        """Port 0 is another free one for each."""
+        """Port 0 is a different free port for each source."""
         own = f" {self.spec.relation}" if self.options.port == 0 else ""
         return f"webhook {self.options.host}:{self.options.port}{own}"
 

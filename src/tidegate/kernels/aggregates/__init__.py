@@ -69,14 +69,14 @@ def function(call: AggregateCall) -> Function:
 
 
 def is_distinct(call: AggregateCall) -> bool:
-    """Whether a call sees each of its values once."""
+    """True if a call sees each of its values once."""
     return call.distinct or call.func in _ALWAYS_DISTINCT
 
 
 def needs_values(call: AggregateCall, append_only: bool) -> bool:
-    """Whether the group's values must be kept, each with its count."""
-    made = function(call)
-    return isinstance(made, Bag) or (not append_only if isinstance(made, Best) else is_distinct(call))
+    """True if the values of a group must be stored, each with its count."""
+    func = function(call)
+    return isinstance(func, Bag) or (not append_only if isinstance(func, Best) else is_distinct(call))
 
 
 def hash_name(args: tuple[str, ...]) -> str:
@@ -87,10 +87,10 @@ def hash_name(args: tuple[str, ...]) -> str:
 
 def hashes(spec: AggregateSpec) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The further hashes that the port of a GROUP BY needs: (column, the keys and arguments that are hashed)."""
-    wanted = [call.args for call in spec.calls if needs_values(call, spec.append_only)]
-    return tuple((hash_name(args), (*spec.keys, *args)) for args in dict.fromkeys(wanted))
+    needed = [call.args for call in spec.calls if needs_values(call, spec.append_only)]
+    return tuple((hash_name(args), (*spec.keys, *args)) for args in dict.fromkeys(needed))
 
 
 def ordered(spec: AggregateSpec) -> bool:
-    """Whether the port must carry the order of arrival, for FIRST and LAST."""
-    return any(isinstance(made, Best) and made.arrival for made in map(function, spec.calls))
+    """True if the port must carry the order of arrival, for FIRST and LAST."""
+    return any(isinstance(func, Best) and func.arrival for func in map(function, spec.calls))

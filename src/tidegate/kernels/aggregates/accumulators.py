@@ -1,7 +1,7 @@
-"""What a group keeps of its rows in a form that adds up: counts, sums of integers and decimals, exact sums of doubles.
+"""State of a group that adds up: counts, sums of integers and decimals, exact sums of doubles.
 
 An accumulator computes the term of one row; the kernel multiplies it by the row's weight and adds. A retraction
-therefore subtracts exactly what its insertion added. Equal accumulators of several calls are kept once."""
+therefore subtracts exactly what its insertion added. Equal accumulators of several calls are stored once."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class WideSums:
     def wrapped(self) -> pl.Series:
         """As BIGINT, which wraps around on overflow."""
         total = self._limbs[0].copy()
-        for place, limb in enumerate(self._limbs[1:2], start=1):
-            total += limb << (32 * place)
+        for index, limb in enumerate(self._limbs[1:2], start=1):
+            total += limb << (32 * index)
         return pl.Series(total)
 
     def floats(self) -> Floats:
@@ -58,14 +58,14 @@ class WideSums:
 
     def integers(self) -> list[int]:
         columns = [limb.tolist() for limb in self._limbs]
-        return [sum(limb << (32 * place) for place, limb in enumerate(row)) for row in zip(*columns, strict=True)]
+        return [sum(limb << (32 * index) for index, limb in enumerate(row)) for row in zip(*columns, strict=True)]
 
     def decimal(self, precision: int, scale: int) -> pl.Series:
         """As a decimal; NULL where it does not fit."""
         digits = [*self._limbs, *[np.zeros_like(self._limbs[0])] * (5 - len(self._limbs))]
-        for place in range(4):
-            digits[place + 1] = digits[place + 1] + (digits[place] >> 32)
-            digits[place] = digits[place] & MASK
+        for index in range(4):
+            digits[index + 1] = digits[index + 1] + (digits[index] >> 32)
+            digits[index] = digits[index] & MASK
         words = np.stack([digits[0] | (digits[1] << 32), digits[2] | (digits[3] << 32)], axis=1)
         column = _decimals(words, precision, scale)
         bad = self._too_large(precision)
@@ -106,7 +106,7 @@ class Whole:
     width: int = 1
 
     def terms(self, rows: pl.DataFrame) -> list[pl.Series]:
-        """What each row contributes."""
+        """The contribution of each row."""
         raise NotImplementedError
 
 
@@ -127,13 +127,13 @@ class Count(Whole):
 
 @dataclass(frozen=True)
 class CountEqual(Whole):
-    """Rows in which a boolean column is `wanted`."""
+    """Rows in which a boolean column is `value`."""
 
     column: str
-    wanted: bool
+    value: bool
 
     def terms(self, rows: pl.DataFrame) -> list[pl.Series]:
-        return [(rows[self.column] == self.wanted).fill_null(False).cast(pl.Int64)]
+        return [(rows[self.column] == self.value).fill_null(False).cast(pl.Int64)]
 
     def read(self, sums: Sequence[Ints]) -> Ints:
         return sums[0]
@@ -163,7 +163,7 @@ class ExactSum:
 
     @property
     def parts(self) -> int:
-        """How many doubles a row contributes."""
+        """The number of doubles that a row contributes."""
         return len(self.factors)
 
     def pieces(self, rows: pl.DataFrame) -> list[Floats]:
@@ -175,7 +175,7 @@ class ExactSum:
         return pieces
 
     def counts(self, rows: pl.DataFrame) -> pl.Series:
-        """Which rows contribute at all."""
+        """A mask of the rows that contribute."""
         return _present(rows, self.present)
 
     def read(self, index: pl.Series, value: pl.Series) -> ExactSums:

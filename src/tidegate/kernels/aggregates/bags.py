@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH, SEQ, WEIGHT
-from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP
+from tidegate.kernels.aggregates.function import GROUP, POSITION, STEP
 from tidegate.kernels.aggregates.plan import Plan, Values
 from tidegate.kernels.api import Clock, State
 from tidegate.kernels.frames import align, find_rows, types_of
-from tidegate.kernels.state.sorting import Mask, Places, equal
+from tidegate.kernels.state.sorting import Indexes, Mask, equal
 
 _FIRST = ("__first_step", "__first_place")
 _LAST = ("__last_step", "__last_place")
@@ -24,24 +24,24 @@ _ARRIVAL = dict.fromkeys([*_FIRST, *_LAST], pl.Int64())
 
 
 class PassingBag:
-    """Entries that are not kept, because the best of them is all that will ever be wanted."""
+    """Entries that are not stored, because only the best of them is ever needed."""
 
-    def __init__(self, values: Values, entries: pl.DataFrame, group: Places, clock: Clock) -> None:
-        place = pl.col(SEQ) if values.arrival else pl.lit(0, pl.Int64)
+    def __init__(self, values: Values, entries: pl.DataFrame, group: Indexes, clock: Clock) -> None:
+        position = pl.col(SEQ) if values.arrival else pl.lit(0, pl.Int64)
         self._entries = entries.select(
             pl.Series(GROUP, group, dtype=pl.Int64),
             *values.args,
             pl.lit(clock.step, pl.Int64).alias(STEP),
-            place.cast(pl.Int64).alias(PLACE),
+            position.cast(pl.Int64).alias(POSITION),
         )
 
-    def came(self, latest: bool) -> pl.DataFrame:
+    def inserted(self, latest: bool) -> pl.DataFrame:
         return self._entries
 
-    def went(self, latest: bool) -> pl.DataFrame:
+    def deleted(self, latest: bool) -> pl.DataFrame:
         return self._entries.clear()
 
-    def present(self, groups: Places, latest: bool) -> pl.DataFrame:
+    def present(self, groups: Indexes, latest: bool) -> pl.DataFrame:
         return self._entries.clear()
 
 
@@ -61,13 +61,13 @@ class StoredBag:
         arrival = _ARRIVAL if self._values.arrival else {}
         types = {**types_of(self._changed, self._ident), WEIGHT: pl.Int64(), **arrival}
         self._table = state.table(self._name, types, self._ident, within=self._values.hash)
-        places, found = self._table.match(self._changed)
-        self._before = align(self._changed.height, places, found.select(WEIGHT, *arrival)).with_columns(
+        indexes, stored = self._table.match(self._changed)
+        self._before = align(self._changed.height, indexes, stored.select(WEIGHT, *arrival)).with_columns(
             pl.col(WEIGHT).fill_null(0)
         )
         self._after = self._moved(clock)
         self._group = find_rows(self._changed, self._groups, self._keys)
-        self._write(len(places))
+        self._write(len(indexes))
         return self
 
     def toggled(self) -> pl.DataFrame:
@@ -76,35 +76,36 @@ class StoredBag:
         rows = self._changed.with_columns(sign.alias(WEIGHT), pl.Series(GROUP, self._group, dtype=pl.Int64))
         return rows.filter(pl.col(WEIGHT) != 0)
 
-    def came(self, latest: bool) -> pl.DataFrame:
+    def inserted(self, latest: bool) -> pl.DataFrame:
         return self._versions(self._after, latest).filter(self._moves(self._after, self._before, latest))
 
-    def went(self, latest: bool) -> pl.DataFrame:
+    def deleted(self, latest: bool) -> pl.DataFrame:
         return self._versions(self._before, latest).filter(self._moves(self._before, self._after, latest))
 
-    def present(self, groups: Places, latest: bool) -> pl.DataFrame:
+    def present(self, groups: Indexes, latest: bool) -> pl.DataFrame:
         """All entries of some groups as they are after the step."""
         stored = self._stored(groups)
         untouched = stored.filter(pl.Series(self._touched(stored) < 0)) if stored.height else stored
         changed = self._changed.drop(WEIGHT).with_columns(self._after).select(untouched.columns)
-        return self._shown(pl.concat([changed, untouched]), groups, latest)
+        return self._entries_of(pl.concat([changed, untouched]), groups, latest)
 
-    def past(self, groups: Places) -> pl.DataFrame:
+    def past(self, groups: Indexes) -> pl.DataFrame:
         """All entries of some groups as they were before the step."""
-        return self._shown(self._stored(groups), groups, latest=False)
+        return self._entries_of(self._stored(groups), groups, latest=False)
 
-    def _stored(self, groups: Places) -> pl.DataFrame:
+    def _stored(self, groups: Indexes) -> pl.DataFrame:
         return self._table.groups(self._groups[groups][HASH])
 
-    def _touched(self, stored: pl.DataFrame) -> Places:
+    def _touched(self, stored: pl.DataFrame) -> Indexes:
         return find_rows(stored, self._changed, self._ident, str(self._values.hash))
 
-    def _shown(self, rows: pl.DataFrame, groups: Places, latest: bool) -> pl.DataFrame:
-        """Entries of these groups that are there, with the number of their group: another key may share its hash, of a
-        group that is not asked for or of none."""
+    def _entries_of(self, rows: pl.DataFrame, groups: Indexes, latest: bool) -> pl.DataFrame:
+        """Entries of these groups with positive weight, with the number of their group. Entries of other keys with the
+        same hash are left out."""
         group = find_rows(rows, self._groups, self._keys)
-        shown = rows.select(pl.Series(GROUP, group, dtype=pl.Int64), *self._values.args, WEIGHT, *self._arrival(latest))
-        return shown.filter(pl.col(WEIGHT) > 0, pl.Series(np.isin(group, groups)))
+        number = pl.Series(GROUP, group, dtype=pl.Int64)
+        entries = rows.select(number, *self._values.args, WEIGHT, *self._arrival(latest))
+        return entries.filter(pl.col(WEIGHT) > 0, pl.Series(np.isin(group, groups)))
 
     def _versions(self, side: pl.DataFrame, latest: bool) -> pl.DataFrame:
         rows = self._changed.select(self._values.args).with_columns(side)
@@ -114,11 +115,11 @@ class StoredBag:
     def _arrival(self, latest: bool) -> list[pl.Expr]:
         if not self._values.arrival:
             return []
-        step, place = _LAST if latest else _FIRST
-        return [pl.col(step).alias(STEP), pl.col(place).alias(PLACE)]
+        step, position = _LAST if latest else _FIRST
+        return [pl.col(step).alias(STEP), pl.col(position).alias(POSITION)]
 
     def _moves(self, side: pl.DataFrame, other: pl.DataFrame, latest: bool) -> pl.Series:
-        """Which entries are there on one side, but not on the other or not at the same place."""
+        """A mask of the entries that exist on one side only, or arrived at another position."""
         same: Mask = (other[WEIGHT] > 0).to_numpy()
         if self._values.arrival:
             same = same & equal(side, other, _LAST if latest else _FIRST)
@@ -154,7 +155,7 @@ def table_name(number: int) -> str:
 
 
 def value_ident(plan: Plan, number: int) -> list[str]:
-    """What tells the entries of a bag apart."""
+    """The columns that identify an entry of a bag."""
     return list(dict.fromkeys([*plan.spec.keys, *plan.values[number].args]))
 
 
@@ -184,8 +185,11 @@ def _either(one: pl.DataFrame, other: pl.DataFrame, column: str, when: pl.Series
 
 
 def _netted(entries: pl.DataFrame, columns: Sequence[str], hash: str) -> pl.DataFrame:
-    """One entry per value, with its first and last place of arrival."""
-    came = pl.col(SEQ).filter(pl.col(WEIGHT) > 0).cast(pl.Int64)
+    """One entry per value, with its first and last position of arrival."""
+    inserted = pl.col(SEQ).filter(pl.col(WEIGHT) > 0).cast(pl.Int64)
     return entries.group_by(columns).agg(
-        pl.col(WEIGHT).sum(), pl.col(hash).first(), came.min().alias("__first_place"), came.max().alias("__last_place")
+        pl.col(WEIGHT).sum(),
+        pl.col(hash).first(),
+        inserted.min().alias("__first_place"),
+        inserted.max().alias("__last_place"),
     )

@@ -1,4 +1,4 @@
-"""Grouping by whole numbers that lie close together: each group has a place in an array, and nothing is hashed.
+"""Grouping by whole numbers that lie close together: each group has a slot in an array, and nothing is hashed.
 
 A million rows of 600 000 groups take a tenth of the time that a hash table takes.
 """
@@ -15,10 +15,10 @@ import polars as pl
 Ints = npt.NDArray[np.int64]
 
 ROOM = 4
-"""How many places there may be for each row."""
+"""The largest number of slots per row."""
 
 FEW = 1 << 16
-"""So many places are never too many."""
+"""Up to this number of slots is always acceptable."""
 
 NUMBERS = (pl.Int64, pl.Int32, pl.Int16, pl.Int8, pl.Date, pl.Datetime, pl.Boolean)
 """Types whose values are stored as whole numbers."""
@@ -29,7 +29,7 @@ EXACT = 1 << 53
 
 @dataclass(frozen=True)
 class Digit:
-    """One key as a digit of a group's place: its value is `low` plus the digit times `unit`."""
+    """One key as a digit of a group's slot: its value is `low` plus the digit times `unit`."""
 
     name: str
     dtype: pl.DataType
@@ -38,36 +38,38 @@ class Digit:
     span: int
 
     def of(self, column: pl.Series) -> Ints:
-        found: Ints = whole(column) - self.low
-        return found if self.unit == 1 else found // self.unit
+        offset: Ints = whole(column) - self.low
+        return offset if self.unit == 1 else offset // self.unit
 
     def values(self, digits: Ints) -> pl.Series:
         return pl.Series(self.name, digits * self.unit + self.low).cast(self.dtype)
 
 
-def summed(rows: pl.DataFrame, by: Sequence[str], units: Mapping[str, int], kept: str | None) -> pl.DataFrame | None:
-    """Rows grouped by `by`, all other columns added up, of `kept` any value; None where it cannot be done so.
+def sum_groups(
+    rows: pl.DataFrame, by: Sequence[str], units: Mapping[str, int], any_of: str | None
+) -> pl.DataFrame | None:
+    """Rows grouped by `by`, all other columns added up, of `any_of` any value; None if the keys are too sparse.
 
     `units`: of which number all values of a column are multiples, apart from what all have in common.
     """
     if rows.height < FEW or rows.height > EXACT or any(rows[name].null_count() for name in rows.columns):
         return None
     digits = _digits(rows, by, units)
-    others = [name for name in rows.columns if name not in by and name != kept]
+    others = [name for name in rows.columns if name not in by and name != any_of]
     if digits is None or not all(rows.schema[name] in (pl.Int64, pl.Float64) for name in others):
         return None
-    places, total = _places(rows, digits)
-    counts = np.bincount(places, minlength=total)
-    there = np.flatnonzero(counts)
-    sums = [pl.Series(name, _sums(rows[name], places, counts, there)) for name in others]
-    firsts = [] if kept is None else [rows[kept].gather(_first(places, total)[there])]
-    return pl.DataFrame([*_keys(there, digits), *firsts, *sums])
+    slots, total = _slots(rows, digits)
+    counts = np.bincount(slots, minlength=total)
+    used = np.flatnonzero(counts)
+    sums = [pl.Series(name, _sums(rows[name], slots, counts, used)) for name in others]
+    firsts = [] if any_of is None else [rows[any_of].gather(_first(slots, total)[used])]
+    return pl.DataFrame([*_keys(used, digits), *firsts, *sums])
 
 
 def whole(column: pl.Series) -> Ints:
     """The values of a column as they are stored, as 64-bit numbers."""
-    found: Ints = column.to_physical().cast(pl.Int64).to_numpy()
-    return found
+    numbers: Ints = column.to_physical().cast(pl.Int64).to_numpy()
+    return numbers
 
 
 def _digits(rows: pl.DataFrame, by: Sequence[str], units: Mapping[str, int]) -> list[Digit] | None:
@@ -85,38 +87,38 @@ def _digits(rows: pl.DataFrame, by: Sequence[str], units: Mapping[str, int]) -> 
     return digits
 
 
-def _places(rows: pl.DataFrame, digits: Sequence[Digit]) -> tuple[Ints, int]:
-    """The place of each row's group, and the number of places."""
-    places, total = np.zeros(rows.height, dtype=np.int64), 1
+def _slots(rows: pl.DataFrame, digits: Sequence[Digit]) -> tuple[Ints, int]:
+    """The slot of each row's group, and the number of slots."""
+    slots, total = np.zeros(rows.height, dtype=np.int64), 1
     for digit in digits:
-        places = places * digit.span + digit.of(rows[digit.name])
+        slots = slots * digit.span + digit.of(rows[digit.name])
         total *= digit.span
-    return places, total
+    return slots, total
 
 
-def _keys(places: Ints, digits: Sequence[Digit]) -> list[pl.Series]:
-    found = []
+def _keys(slots: Ints, digits: Sequence[Digit]) -> list[pl.Series]:
+    keys = []
     for digit in reversed(digits):
-        found.append(digit.values(places % digit.span))
-        places = places // digit.span
-    return found[::-1]
+        keys.append(digit.values(slots % digit.span))
+        slots = slots // digit.span
+    return keys[::-1]
 
 
-def _sums(column: pl.Series, places: Ints, counts: Ints, there: Ints) -> npt.NDArray[np.int64 | np.float64]:
+def _sums(column: pl.Series, slots: Ints, counts: Ints, used: Ints) -> npt.NDArray[np.int64 | np.float64]:
     if column.dtype == pl.Float64:
-        return np.bincount(places, weights=column.to_numpy(), minlength=len(counts))[there]
+        return np.bincount(slots, weights=column.to_numpy(), minlength=len(counts))[used]
     low, high = int(str(column.min())), int(str(column.max()))
     if low == high == 1:
-        return counts[there]
+        return counts[used]
     if max(abs(low), abs(high)) * len(column) < EXACT:
-        return np.bincount(places, weights=column.to_numpy(), minlength=len(counts))[there].astype(np.int64)
+        return np.bincount(slots, weights=column.to_numpy(), minlength=len(counts))[used].astype(np.int64)
     total = np.zeros(len(counts), dtype=np.int64)
-    np.add.at(total, places, column.to_numpy())
-    return total[there]
+    np.add.at(total, slots, column.to_numpy())
+    return total[used]
 
 
-def _first(places: Ints, total: int) -> Ints:
-    """For each place the number of its first row."""
+def _first(slots: Ints, total: int) -> Ints:
+    """The index of the first row of each slot."""
     first = np.zeros(total, dtype=np.int64)
-    first[places[::-1]] = np.arange(len(places) - 1, -1, -1)
+    first[slots[::-1]] = np.arange(len(slots) - 1, -1, -1)
     return first

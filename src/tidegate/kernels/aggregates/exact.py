@@ -1,6 +1,6 @@
 """Exact sums of doubles: a retraction removes exactly what the insertion added.
 
-A double is a 53-bit integer times a power of two. It is cut into *limbs* of 32 bits at fixed places: limb i counts
+A double is a 53-bit integer times a power of two. It is cut into *limbs* of 32 bits at fixed positions: limb i counts
 2**(32 i - 1074). Limbs add up as 64-bit integers, in any order, with the same result (for up to 2**31 rows a group).
 NaN and infinities are counted separately, as limbs of negative index.
 """
@@ -30,8 +30,8 @@ def split(values: Floats, weights: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     bits = values.view(np.int64)
     exponent = (bits >> 52) & _SPECIAL
     mantissa = (bits & ((1 << 52) - 1)) | ((exponent > 0).astype(np.int64) << 52)
-    place = np.maximum(exponent, 1) - 1
-    index, shift = place >> 5, place & 31
+    bit = np.maximum(exponent, 1) - 1
+    index, shift = bit >> 5, bit & 31
     signed = np.where(bits < 0, -weights, weights)
     rest = mantissa >> (32 - shift)
     limbs = ((mantissa << shift) & MASK) * signed, (rest & MASK) * signed, (rest >> 32) * signed
@@ -64,9 +64,9 @@ class ExactSums:
         key, value = key[order], value[order]
         first = np.flatnonzero(np.diff(key, prepend=np.iinfo(np.int64).min))
         total = np.add.reduceat(value, first) if first.size else value
-        kept, total = key[first][total != 0], total[total != 0]
-        group = (kept + 8) >> 8
-        return ExactSums(count, group, kept - group * 256, total)
+        nonzero, total = key[first][total != 0], total[total != 0]
+        group = (nonzero + 8) >> 8
+        return ExactSums(count, group, nonzero - group * 256, total)
 
     @staticmethod
     def read(index: pl.Series, value: pl.Series) -> ExactSums:
@@ -103,7 +103,7 @@ class ExactSums:
         return result
 
     def finite(self) -> npt.NDArray[np.bool_]:
-        """Which groups hold numbers only."""
+        """A mask of the groups that hold numbers only."""
         result: npt.NDArray[np.bool_] = np.bincount(self.group[self.index < 0], minlength=self.count) == 0
         return result
 
@@ -152,12 +152,12 @@ def _negated(limbs: Ints) -> Ints:
 
 
 def _digit(limbs: Ints, column: Ints) -> npt.NDArray[np.uint64]:
-    found = limbs[np.arange(len(limbs)), np.maximum(column, 0)]
-    return np.where(column < 0, 0, found).astype(np.uint64)
+    limb = limbs[np.arange(len(limbs)), np.maximum(column, 0)]
+    return np.where(column < 0, 0, limb).astype(np.uint64)
 
 
 def _any_below(limbs: Ints, column: Ints) -> npt.NDArray[np.bool_]:
-    """Whether any limb up to and including `column` is not zero."""
+    """True if any limb up to and including `column` is not zero."""
     seen = np.cumsum(limbs != 0, axis=1)[np.arange(len(limbs)), np.maximum(column, 0)] > 0
     return np.where(column < 0, False, seen)
 

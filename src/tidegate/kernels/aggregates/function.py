@@ -24,8 +24,8 @@ from tidegate.kernels.aggregates.accumulators import Accumulator
 GROUP = "__g"
 """In frames of entries: the number of the group."""
 
-STEP, PLACE = "__step", "__place"
-"""In entries of FIRST and LAST: when the value arrived, by step and place in it."""
+STEP, POSITION = "__step", "__place"
+"""In entries of FIRST and LAST: when the value arrived, by step and position in it."""
 
 Ordering = tuple[tuple[str, bool], ...]
 """Columns, each with whether it descends."""
@@ -52,7 +52,7 @@ class Sums(Function, ABC):
     def keeps(self) -> Sequence[Accumulator]: ...
 
     @abstractmethod
-    def result(self, *kept: Any) -> pl.Series:
+    def result(self, *sums: Any) -> pl.Series:
         """The results of all groups, from what each accumulator reads."""
 
 
@@ -60,7 +60,7 @@ class Best(Function, ABC):
     """The entry of the group that is first by `order`. Ties are broken by all arguments, so there is one answer."""
 
     arrival = False
-    """Whether the order is that of arrival."""
+    """True if the order is that of arrival."""
 
     @abstractmethod
     def order(self) -> Ordering: ...
@@ -80,7 +80,7 @@ class Bag(Function, ABC):
 
 
 def spread_out(entries: pl.DataFrame, distinct: bool) -> pl.DataFrame:
-    """Entries repeated as often as they are there (once, if `distinct`)."""
+    """Entries repeated by their weight (once, if `distinct`)."""
     if distinct or entries.is_empty():
         return entries
     return entries.select(pl.all().repeat_by(WEIGHT).explode())
@@ -88,8 +88,8 @@ def spread_out(entries: pl.DataFrame, distinct: bool) -> pl.DataFrame:
 
 def per_group(entries: pl.DataFrame, groups: int, result: pl.Expr) -> pl.Series:
     """One value per group, NULL for a group without entries."""
-    found = entries.group_by(GROUP, maintain_order=True).agg(result.alias("result"))
+    grouped = entries.group_by(GROUP, maintain_order=True).agg(result.alias("result"))
     source: npt.NDArray[np.int64] = np.full(groups, -1, dtype=np.int64)
-    source[found[GROUP].to_numpy()] = np.arange(found.height)
+    source[grouped[GROUP].to_numpy()] = np.arange(grouped.height)
     index = pl.Series(source)
-    return found["result"].gather(index.set(index < 0, None))
+    return grouped["result"].gather(index.set(index < 0, None))

@@ -70,8 +70,8 @@ class Average(Sums):
         return pl.Series(total.floats() / count)
 
     def _shift(self, scale: int) -> int:
-        given = decimal_parts(self.call.arg_types[0])
-        return int(10 ** (scale - (given[1] if given else 0)))
+        argument = decimal_parts(self.call.arg_types[0])
+        return int(10 ** (scale - (argument[1] if argument else 0)))
 
 
 @dataclass(frozen=True)

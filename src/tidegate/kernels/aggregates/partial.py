@@ -1,7 +1,7 @@
 """Partial aggregation: rows, or partial results of them, become sums per group and the net of its values.
 
 All of it travels in one frame. `__k` tells the rows apart: 0 are sums, j + 1 are entries of the bag number j. Exact
-sums of doubles travel as limbs: there is a row for each group and place where limbs begin.
+sums of doubles travel as limbs: there is a row for each group and first limb.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.core.columns import HASH, SEQ, WEIGHT
 from tidegate.kernels.aggregates import dense
 from tidegate.kernels.aggregates.accumulators import ExactSum
 from tidegate.kernels.aggregates.exact import LIMBS, ExactSums, split
-from tidegate.kernels.aggregates.function import PLACE, STEP
+from tidegate.kernels.aggregates.function import POSITION, STEP
 from tidegate.kernels.aggregates.plan import Plan, Values
 from tidegate.kernels.frames import consolidate, find_rows, normalise
 
@@ -44,7 +44,7 @@ def _best(values: Values, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFra
     if len(values.order) == 1 and column not in keys and _is_simple(rows.schema[column]):
         best = pl.col(column).min() if not descending else _largest(column, rows.schema[column])
         return rows.group_by(keys).agg(best, pl.col(WEIGHT).sum())
-    order = [(SEQ if name == PLACE else name, down) for name, down in values.order if name != STEP]
+    order = [(SEQ if name == POSITION else name, down) for name, down in values.order if name != STEP]
     down = [descending for _, descending in order]
     ordered = rows.sort([name for name, _ in order], descending=down, nulls_last=down)
     return ordered.unique(subset=keys, keep="first", maintain_order=True)
@@ -64,7 +64,7 @@ KIND = "__k"
 
 @dataclass(frozen=True)
 class Parts:
-    """What a step brings: groups with their sums, exact sums by number of their slot, the entries of each bag."""
+    """The input of a step: groups with their sums, exact sums by number of their slot, the entries of each bag."""
 
     groups: pl.DataFrame
     reals: dict[int, ExactSums]
@@ -75,19 +75,20 @@ class Partial:
     """The partial aggregation of one GROUP BY."""
 
     def __init__(self, plan: Plan, least: str | None = None, units: Mapping[str, int] | None = None) -> None:
-        """`least` names a further column of which the smallest value is kept; `units` is the smallest distance of the
+        """`least` names a further column of which the smallest value is taken; `units` is the smallest distance of the
         values of keys that are times."""
         self._plan, self._least, self._units = plan, [] if least is None else [least], units or {}
         self._keys = [HASH, *plan.spec.keys]
         self._plain = [number for number, slot in enumerate(plan.slots) if slot.values is None]
         reals = {number: plan.slots[number].accumulator for number in self._plain}
         self._reals = {number: real for number, real in reals.items() if isinstance(real, ExactSum)}
-        self._places = [_place(number, part) for number, real in self._reals.items() for part in range(real.parts)]
+        self._first_limbs = [
+            _first_limb(number, part) for number, real in self._reals.items() for part in range(real.parts)
+        ]
 
     @property
     def hashes_after_combine(self) -> bool:
-        """Whether rows can be combined without their hash, which is then made of the groups: of the values in bags it
-        is needed before."""
+        """True if the hash can be computed after rows were combined; values in bags need it before."""
         return not self._plan.values and bool(self._plan.spec.keys)
 
     def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -98,11 +99,11 @@ class Partial:
         return pl.concat(kinds, how="diagonal")
 
     def parts(self, rows: pl.DataFrame) -> Parts:
-        """What rows, or what was combined of them before, bring to each group. Groups are in order of their hash, in
+        """The contribution of rows, or of rows combined before, to each group. Groups are in order of their hash, in
         which they are stored."""
         sums, *entries = self._ordered(rows) if KIND in rows.columns else self._fresh(rows)
         sums = sums.sort(HASH)
-        if not self._places:
+        if not self._first_limbs:
             return Parts(sums, {}, entries)
         plain = [WEIGHT, *(name for number in self._plain for name in self._whole_columns(number))]
         groups = sums.group_by(self._keys, maintain_order=True).agg(pl.col(plain).sum())
@@ -112,19 +113,19 @@ class Partial:
         )
 
     def _ordered(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
-        """As `_again`, but what comes from one place has each group once, so there is nothing to add up: to see that
-        takes no more than the order in which groups are wanted anyway."""
+        """As `_again`, unless each group occurs once and nothing has to be added up: that is seen from the sorted rows,
+        and they are sorted anyway."""
         if self._plan.values:
             return self._again(rows)
         ordered = rows.sort(HASH, maintain_order=True)
         return [ordered.drop(KIND)] if self._singles(ordered) else self._again(ordered)
 
     def _singles(self, ordered: pl.DataFrame) -> bool:
-        """Whether no two rows are of one group (and place). Most hashes stand alone: only the others are looked at."""
+        """True if no two rows have the same group (and first limb). Only rows with equal hashes are compared."""
         hashes = ordered[HASH].to_numpy()
         again = np.flatnonzero(hashes[1:] == hashes[:-1])
-        alike = ordered[np.union1d(again, again + 1)].select(*self._keys, *self._places)
-        return alike.is_empty() or not alike.is_duplicated().any()
+        candidates = ordered[np.union1d(again, again + 1)].select(*self._keys, *self._first_limbs)
+        return candidates.is_empty() or not candidates.is_duplicated().any()
 
     def _frames(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
         """Sums and the entries of each bag."""
@@ -148,12 +149,12 @@ class Partial:
 
     def _summed(self, terms: pl.DataFrame) -> pl.DataFrame:
         """Equal keys have equal hashes: grouping by the keys alone is twice as fast."""
-        by = [*(self._plan.spec.keys or [HASH]), *self._places]
-        kept = None if HASH in by or HASH not in terms.columns else HASH
-        found = None if self._least or HASH in by else dense.summed(terms, by, self._units, kept)
-        if found is not None:
-            return found
-        hashes = [] if kept is None else [pl.col(HASH).first()]
+        by = [*(self._plan.spec.keys or [HASH]), *self._first_limbs]
+        hash_column = None if HASH in by or HASH not in terms.columns else HASH
+        dense_sums = None if self._least or HASH in by else dense.sum_groups(terms, by, self._units, hash_column)
+        if dense_sums is not None:
+            return dense_sums
+        hashes = [] if hash_column is None else [pl.col(HASH).first()]
         summed = pl.exclude([HASH, *by, *self._least]).sum()
         return terms.group_by(by).agg(*hashes, summed, pl.col(self._least).min())
 
@@ -161,13 +162,13 @@ class Partial:
         if number not in self._reals:
             return self._whole_columns(number)
         parts = range(self._reals[number].parts)
-        return [name for part in parts for name in (_place(number, part), *_limbs(number, part))]
+        return [name for part in parts for name in (_first_limb(number, part), *_limbs(number, part))]
 
     def _whole_columns(self, number: int) -> list[str]:
         return [] if number in self._reals else list(self._plan.slot_types(number))
 
     def _terms(self, rows: pl.DataFrame) -> list[pl.Series]:
-        """What each row contributes to each sum."""
+        """The contribution of each row to each sum."""
         terms: list[pl.Series] = []
         single = bool((rows[WEIGHT] == 1).all())
         for number in self._plain:
@@ -184,12 +185,12 @@ class Partial:
     def _real(self, number: int, sums: pl.DataFrame, group: np.ndarray, groups: int) -> ExactSums:
         """Limbs that lie in columns, as exact sums."""
         parts = range(self._reals[number].parts)
-        index = [sums[_place(number, part)].to_numpy() + limb for part in parts for limb in range(LIMBS)]
+        index = [sums[_first_limb(number, part)].to_numpy() + limb for part in parts for limb in range(LIMBS)]
         value = [sums[name].to_numpy() for part in parts for name in _limbs(number, part)]
         return ExactSums.sum(groups, np.tile(group, len(index)), np.concatenate(index), np.concatenate(value))
 
 
-def _place(number: int, part: int) -> str:
+def _first_limb(number: int, part: int) -> str:
     return f"__b{number}_{part}"
 
 
@@ -207,6 +208,6 @@ def _pieces(number: int, real: ExactSum, rows: pl.DataFrame, weights: pl.Series)
     counted = (weights * real.counts(rows).cast(pl.Int64)).to_numpy()
     columns: list[pl.Series] = []
     for part, values in enumerate(real.pieces(rows)):
-        names = [_place(number, part), *_limbs(number, part)]
+        names = [_first_limb(number, part), *_limbs(number, part)]
         columns += [pl.Series(name, column) for name, column in zip(names, split(values, counted), strict=True)]
     return columns

@@ -1,4 +1,4 @@
-"""What a GROUP BY keeps: accumulators, bags of values, best entries, each once however many calls need it."""
+"""The state of a GROUP BY: accumulators, bags of values and best entries, each stored once for all calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.core.types import polars_type
 from tidegate.ir.specs import AggregateCall, AggregateSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.aggregates.accumulators import Accumulator, DoubleSum, ExactSum
-from tidegate.kernels.aggregates.function import PLACE, STEP, Bag, Best, Function, Ordering, Sums
+from tidegate.kernels.aggregates.function import POSITION, STEP, Bag, Best, Function, Ordering, Sums
 
 T = TypeVar("T")
 SUMMED = ("sum", "avg", "mean")
@@ -22,7 +22,7 @@ SUMMED = ("sum", "avg", "mean")
 class Values:
     """The values of `args` in a group, over rows that pass `filter` and in which all `required` have a value.
 
-    Not `stored`: the input never retracts and only the best entry by `order` is wanted, so no others are kept.
+    Not `stored`: the input never retracts and only the best entry by `order` is needed, so no others are stored.
     """
 
     args: tuple[str, ...]
@@ -55,7 +55,7 @@ class Pick:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is kept of the entry: all that the order looks at."""
+        """The stored columns of the entry: those that the order compares."""
         return tuple(column for column, _ in self.order)
 
 
@@ -68,12 +68,12 @@ class Plan:
         self.slots: list[Slot] = []
         self.values: list[Values] = []
         self.picks: list[Pick] = []
-        self.uses = [self._use(made) for made in self.functions]
+        self.uses = [self._use(func) for func in self.functions]
         pairs = [(name, type) for call in spec.calls for name, type in zip(call.args, call.arg_types, strict=True)]
         self.types: dict[str, pl.DataType] = {name: polars_type(type) for name, type in pairs}
 
     def slot_types(self, number: int) -> dict[str, pl.DataType]:
-        """The columns in which a slot's sums are kept."""
+        """The columns that store a slot's sums."""
         accumulator = self.slots[number].accumulator
         if isinstance(accumulator, ExactSum):
             return {f"__s{number}_i": pl.List(pl.Int64()), f"__s{number}_v": pl.List(pl.Int64())}
@@ -81,8 +81,8 @@ class Plan:
         return {f"__s{number}_{part}": kind for part in range(accumulator.width)}
 
     def pick_types(self, number: int) -> dict[str, pl.DataType]:
-        """The columns in which a best entry is kept: whether there is one, and what its order looks at."""
-        plain = {STEP: pl.Int64(), PLACE: pl.Int64()}
+        """The columns that store a best entry: a flag whether it exists, and what its order compares."""
+        plain = {STEP: pl.Int64(), POSITION: pl.Int64()}
         columns = self.picks[number].columns
         return {
             f"__p{number}": pl.Boolean(),
@@ -103,7 +103,7 @@ class Plan:
         return pl.DataFrame(schema={**plain, **filters, **hashes, **self.types})
 
     def group_types(self) -> dict[str, pl.DataType]:
-        """What is kept of a group, besides its keys: how many rows it has, sums, best entries."""
+        """The stored columns of a group besides its keys: its number of rows, sums, best entries."""
         types: dict[str, pl.DataType] = {WEIGHT: pl.Int64()}
         for number in range(len(self.slots)):
             types |= self.slot_types(number)
@@ -111,15 +111,15 @@ class Plan:
             types |= self.pick_types(number)
         return types
 
-    def _use(self, made: Function) -> list[int]:
-        match made:
+    def _use(self, func: Function) -> list[int]:
+        match func:
             case Sums():
-                return [self._slot(accumulator, made.call) for accumulator in made.keeps()]
+                return [self._slot(accumulator, func.call) for accumulator in func.keeps()]
             case Best():
-                return [self._pick(made)]
+                return [self._pick(func)]
             case Bag():
-                return [_number(self.values, self._values(made, stored=True))]
-        raise TypeError(f"{type(made).__name__} is no known kind of aggregate function")
+                return [_number(self.values, self._values(func, stored=True))]
+        raise TypeError(f"{type(func).__name__} is no known kind of aggregate function")
 
     def _slot(self, accumulator: Accumulator, call: AggregateCall) -> int:
         if not aggregates.is_distinct(call):
@@ -128,24 +128,24 @@ class Plan:
         return _number(self.slots, Slot(accumulator, None, values))
 
     def _lightened(self, accumulator: Accumulator, call: AggregateCall) -> Accumulator:
-        """SUM and AVG of doubles need no exact sum as long as nothing is ever taken away."""
+        """SUM and AVG of doubles need no exact sum if the input never retracts."""
         if isinstance(accumulator, ExactSum) and self.spec.append_only and call.func in SUMMED:
             return DoubleSum(accumulator.factors[0])
         return accumulator
 
-    def _pick(self, made: Best) -> int:
+    def _pick(self, func: Best) -> int:
         stored = not self.spec.append_only
-        values = _number(self.values, self._values(made, stored))
-        return _number(self.picks, Pick(values, made.order()))
+        values = _number(self.values, self._values(func, stored))
+        return _number(self.picks, Pick(values, func.order()))
 
-    def _values(self, made: Best | Bag, stored: bool) -> Values:
-        arrival = isinstance(made, Best) and made.arrival
-        order = made.order() if isinstance(made, Best) and not stored else ()
-        return Values(made.call.args, made.required, made.call.filter, arrival, stored, order)
+    def _values(self, func: Best | Bag, stored: bool) -> Values:
+        arrival = isinstance(func, Best) and func.arrival
+        order = func.order() if isinstance(func, Best) and not stored else ()
+        return Values(func.call.args, func.required, func.call.filter, arrival, stored, order)
 
 
 def _number(parts: list[T], part: T) -> int:
-    """The place of a part in the list, where it is put if it is new."""
+    """The index of a part in the list, to which it is appended if it is new."""
     if part not in parts:
         parts.append(part)
     return parts.index(part)

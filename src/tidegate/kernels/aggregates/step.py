@@ -74,12 +74,12 @@ _GONE = "__gone"
 def update_pick(name: str, pick: Pick, old: pl.DataFrame, bag: StoredBag | PassingBag) -> pl.DataFrame:
     """The stored columns of a pick after the step: the best of the old best entry and the new entries.
 
-    Retracted entries compete too: where one wins, the best entry is gone and is searched for among all.
+    Retracted entries compete too: where one wins, the best entry is deleted, and is searched for among all.
     """
     latest = (STEP, True) in pick.order
     standing = _standing(name, pick, old)
-    came, went = _entries(bag.came(latest), pick, False), _entries(bag.went(latest), pick, True)
-    best = _first(pl.concat([standing, came, went]), pick)
+    inserted, deleted = _entries(bag.inserted(latest), pick, False), _entries(bag.deleted(latest), pick, True)
+    best = _first(pl.concat([standing, inserted, deleted]), pick)
     if best[_GONE].any():
         lost = best.filter(pl.col(_GONE))[GROUP].to_numpy()
         again = _first(_entries(bag.present(lost, latest), pick, False), pick)
@@ -94,8 +94,8 @@ def _standing(name: str, pick: Pick, old: pl.DataFrame) -> pl.DataFrame:
     return old.select(numbers, *columns, pl.lit(False).alias(_GONE)).filter(old[name])
 
 
-def _entries(rows: pl.DataFrame, pick: Pick, gone: bool) -> pl.DataFrame:
-    return rows.select(GROUP, *pick.columns, pl.lit(gone).alias(_GONE))
+def _entries(rows: pl.DataFrame, pick: Pick, retracted: bool) -> pl.DataFrame:
+    return rows.select(GROUP, *pick.columns, pl.lit(retracted).alias(_GONE))
 
 
 def _first(rows: pl.DataFrame, pick: Pick) -> pl.DataFrame:
@@ -110,39 +110,40 @@ Entries = Callable[[int], pl.DataFrame]
 
 
 def no_entries(number: int) -> pl.DataFrame:
-    """Where no results are made of stored values."""
+    """For plans whose results need no stored values."""
     raise LookupError(f"the values of bag {number} are not stored")
 
 
-def results(plan: Plan, groups: pl.DataFrame, kept: pl.DataFrame, entries: Entries) -> pl.DataFrame:
-    """Keys and results of each group. `groups` and `kept` are aligned; `entries` is asked only where values matter."""
+def results(plan: Plan, groups: pl.DataFrame, stored: pl.DataFrame, entries: Entries) -> pl.DataFrame:
+    """Keys and results of each group. `groups` and `stored` are aligned; `entries` is called only for functions that
+    need stored values."""
     pairs = zip(plan.functions, plan.uses, strict=True)
-    columns = [_result(plan, made, uses, kept, entries).cast(made.type).alias(made.call.out) for made, uses in pairs]
+    columns = [_result(plan, func, uses, stored, entries).cast(func.type).alias(func.call.out) for func, uses in pairs]
     keys = groups.select(plan.spec.keys)
     return pl.DataFrame([*keys.get_columns(), *columns])
 
 
-def _result(plan: Plan, made: Function, uses: list[int], kept: pl.DataFrame, entries: Entries) -> pl.Series:
-    match made:
+def _result(plan: Plan, func: Function, uses: list[int], stored: pl.DataFrame, entries: Entries) -> pl.Series:
+    match func:
         case Sums():
-            return made.result(*(_read(plan, number, kept) for number in uses))
+            return func.result(*(_read(plan, number, stored) for number in uses))
         case Best():
-            return kept[f"__p{uses[0]}_{made.result}"]
+            return stored[f"__p{uses[0]}_{func.result}"]
         case Bag():
-            return made.result(entries(uses[0]).sort(GROUP, *made.call.args), kept.height)
-    raise TypeError(f"{type(made).__name__} is no known kind of aggregate function")
+            return func.result(entries(uses[0]).sort(GROUP, *func.call.args), stored.height)
+    raise TypeError(f"{type(func).__name__} is no known kind of aggregate function")
 
 
-def _read(plan: Plan, number: int, kept: pl.DataFrame) -> Kept:
+def _read(plan: Plan, number: int, stored: pl.DataFrame) -> Kept:
     accumulator = plan.slots[number].accumulator
-    columns = [kept[name] for name in plan.slot_types(number)]
+    columns = [stored[name] for name in plan.slot_types(number)]
     if isinstance(accumulator, ExactSum):
         return accumulator.read(*columns)
     return accumulator.read([column.to_numpy() for column in columns])
 
 
 class GroupStep:
-    """What is kept of each touched group is in `old` and `new`, row by row."""
+    """`old` and `new` are the stored columns of each touched group before and after the step."""
 
     def __init__(self, plan: Plan, parts: Parts, clock: Clock, state: State) -> None:
         self._plan, self._keys = plan, list(plan.spec.keys)
@@ -154,21 +155,21 @@ class GroupStep:
         self._new = self._after()
 
     def changes(
-        self, filed: bool = False, beside: tuple[pl.DataFrame, pl.DataFrame] | None = None
+        self, with_hash: bool = False, extra: tuple[pl.DataFrame, pl.DataFrame] | None = None
     ) -> pl.DataFrame | None:
-        """Stores the groups and returns the changes of their results, with the hash of the group if `filed`. `beside`
+        """Store the groups and return the changes of their results, with the hash of the group if `with_hash`. `extra`
         are further columns of the results, before and after."""
         had, has = self._exists(self._old) & self._stored, self._exists(self._new)
         self.store()
-        hashes = [self._groups[HASH]] if filed else []
+        hashes = [self._groups[HASH]] if with_hash else []
         old, new = self._results(self._old, after=False), self._results(self._new, after=True)
-        more = beside or (pl.DataFrame(), pl.DataFrame())
+        more = extra or (pl.DataFrame(), pl.DataFrame())
         return diff(old.with_columns(*hashes, *more[0]), had, new.with_columns(*hashes, *more[1]), has)
 
-    def _exists(self, kept: pl.DataFrame) -> Mask:
-        """Which groups have a result: those with rows, and a global aggregate always."""
-        there: Mask = (kept[WEIGHT] > 0).to_numpy()
-        return there | self._plan.spec.scalar
+    def _exists(self, stored: pl.DataFrame) -> Mask:
+        """A mask of the groups with a result: those with rows, and always the one of a global aggregate."""
+        exists: Mask = (stored[WEIGHT] > 0).to_numpy()
+        return exists | self._plan.spec.scalar
 
     def _bag(self, number: int, rows: pl.DataFrame, clock: Clock, state: State) -> StoredBag | PassingBag:
         values = self._plan.values[number]
@@ -178,12 +179,12 @@ class GroupStep:
 
     def _before(self) -> tuple[Mask, pl.DataFrame]:
         """Which groups are stored, and their columns; empty values for other groups."""
-        places, found = self._table.match(self._groups)
+        indexes, rows = self._table.match(self._groups)
         stored = np.zeros(self._groups.height, dtype=np.bool_)
-        stored[places] = True
-        kept = align(self._groups.height, places, found.select(*self._plan.group_types()))
+        stored[indexes] = True
+        old = align(self._groups.height, indexes, rows.select(*self._plan.group_types()))
         flags = [f"__p{number}" for number in range(len(self._plan.picks))]
-        return stored, kept.with_columns(pl.col(self._plan.counters).fill_null(0), pl.col(flags).fill_null(False))
+        return stored, old.with_columns(pl.col(self._plan.counters).fill_null(0), pl.col(flags).fill_null(False))
 
     def _after(self) -> pl.DataFrame:
         columns = [(self._old[WEIGHT] + self._groups[WEIGHT]).alias(WEIGHT)]
@@ -212,9 +213,9 @@ class GroupStep:
         grown = int((stays & ~self._stored).sum()) - deletes.height
         self._table.write(upserts, deletes, grown)
 
-    def _results(self, kept: pl.DataFrame, after: bool) -> pl.DataFrame:
+    def _results(self, stored: pl.DataFrame, after: bool) -> pl.DataFrame:
         def entries(number: int) -> pl.DataFrame:
             bag, all_groups = self._stored_bag(number), np.arange(self._groups.height)
             return bag.present(all_groups, latest=False) if after else bag.past(all_groups)
 
-        return results(self._plan, self._groups, kept, entries)
+        return results(self._plan, self._groups, stored, entries)

@@ -9,7 +9,7 @@ import operator
 import polars as pl
 
 from tidegate.core.columns import WEIGHT
-from tidegate.kernels.aggregates.function import GROUP, PLACE, STEP, Bag, Best, Ordering, per_group, spread_out
+from tidegate.kernels.aggregates.function import GROUP, POSITION, STEP, Bag, Best, Ordering, per_group, spread_out
 
 
 class Minimum(Best):
@@ -58,7 +58,7 @@ class First(Best):
         return self.call.args if self.options.get("ignore_nulls", "false").lower() == "true" else ()
 
     def order(self) -> Ordering:
-        return tuple((column, self.descending) for column in (STEP, PLACE, self.call.args[0]))
+        return tuple((column, self.descending) for column in (STEP, POSITION, self.call.args[0]))
 
 
 class Last(First):
@@ -86,7 +86,7 @@ class CollectSet(CollectList):
 
 
 class Percentile(Bag):
-    """PERCENTILE(x, p) and MEDIAN: between the two values next to the place, in proportion."""
+    """PERCENTILE(x, p) and MEDIAN: interpolated between the two values next to the percentile."""
 
     def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
         rows = spread_out(entries, self.call.distinct)

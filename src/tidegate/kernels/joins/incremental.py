@@ -31,7 +31,7 @@ _ONE = pl.lit(1, pl.Int64).alias(WEIGHT)
 
 @dataclass(frozen=True)
 class JoinKind:
-    """What a join emits: `pairs` of matching rows; and single rows of each side: unmatched ones (False), matched ones
+    """The output of a join: `pairs` of matches; and single rows of each side: unmatched ones (False), matched ones
     (True) or none (None)."""
 
     pairs: bool
@@ -54,42 +54,42 @@ class Join(NeverLate):
     def __init__(self, spec: JoinSpec) -> None:
         self.spec, self.kind = spec, KINDS[spec.kind]
         self.columns = [list(names) for names in needed_columns(spec)]
-        self.meeting = JoinCondition(spec.keys, spec.conditions)
+        self.condition = JoinCondition(spec.keys, spec.conditions)
         keys = [pair.left for pair in spec.keys], [pair.right for pair in spec.keys]
         self._key_only = [set(columns) <= set(key) for columns, key in zip(self.columns, keys, strict=True)]
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        """Each row once. Where the key is all that matters of a row, it is also how a row is found."""
+        """Each row once. If only the key of a row is needed, rows are looked up by it."""
         hashes = (HASH,) if self._key_only[port] else (HASH, ROW_HASH)
-        filed = [name for name in hashes if name in rows.columns]
+        hash_columns = [name for name in hashes if name in rows.columns]
         if self.kind.single[port] is not False:
-            rows = self.meeting.only_able(port, rows)
-        return consolidate(normalise(rows, self.columns[port]), [*filed, *self.columns[port]])
+            rows = self.condition.only_matchable(port, rows)
+        return consolidate(normalise(rows, self.columns[port]), [*hash_columns, *self.columns[port]])
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        given = [None if rows is None else nonempty(self.combine(port, rows)) for port, rows in enumerate(inputs)]
-        return Delta() if all(rows is None for rows in given) else Delta(_JoinStep(self, given, state).changes())
+        changes = [None if rows is None else nonempty(self.combine(port, rows)) for port, rows in enumerate(inputs)]
+        return Delta() if all(rows is None for rows in changes) else Delta(_JoinStep(self, changes, state).changes())
 
     def content(self, state: State) -> pl.DataFrame | None:
         tables = [state.find_table(name, columns) for name, columns in zip(SIDES, self.columns, strict=True)]
         left, right = sides = [None if table is None else nonempty(table.scan()) for table in tables]
         frames = []
         if self.kind.pairs and left is not None and right is not None:
-            frames.append(join_pairs(self.spec.outputs, left, right, self.meeting.pairs(left, right)))
-        for side, rows, meets in zip((0, 1), sides, self.kind.single, strict=True):
-            if rows is not None and meets is not None:
-                leaving = rows.filter((pl.col(MATCHES) > 0) == meets)
-                frames.append(pad_rows(self.spec.outputs, side, leaving, _types(tables[1 - side])))
+            frames.append(join_pairs(self.spec.outputs, left, right, self.condition.pairs(left, right)))
+        for side, rows, matched in zip((0, 1), sides, self.kind.single, strict=True):
+            if rows is not None and matched is not None:
+                emitted = rows.filter((pl.col(MATCHES) > 0) == matched)
+                frames.append(pad_rows(self.spec.outputs, side, emitted, _types(tables[1 - side])))
         return consolidate_output(frames)
 
 
 class _Rows:
-    """Rows of a side; `found` counts the matches of each so far."""
+    """Rows of a side; `new_matches` counts the matches of each in this step."""
 
     def __init__(self, frame: pl.DataFrame | None) -> None:
         self.frame = pl.DataFrame(schema={WEIGHT: pl.Int64()}) if frame is None else frame
         self.weights: Ints = self.frame[WEIGHT].to_numpy()
-        self.found: Ints = np.zeros(self.frame.height, dtype=np.int64)
+        self.new_matches: Ints = np.zeros(self.frame.height, dtype=np.int64)
 
     def __bool__(self) -> bool:
         return not self.frame.is_empty()
@@ -100,16 +100,16 @@ class _JoinStep:
     changes fall into. Changes are matched with all rows of the other side after the step, which gives the number of
     their matches; stored rows are matched with changes, which gives the difference of theirs."""
 
-    def __init__(self, join: Join, given: Sequence[pl.DataFrame | None], state: State) -> None:
-        self._join, self._spec, self._given, self._state = join, join.spec, given, state
+    def __init__(self, join: Join, changes: Sequence[pl.DataFrame | None], state: State) -> None:
+        self._join, self._spec, self._inputs, self._state = join, join.spec, changes, state
         self._fresh = [_Rows(self._changed(side)) for side in (0, 1)]
         self._near = [_Rows(self._stored(side)) for side in (0, 1)]
 
     def changes(self) -> pl.DataFrame | None:
         frames = self._pairs()
-        for side, meets in enumerate(self._join.kind.single):
-            if meets is not None:
-                frames += self._singles(side, meets)
+        for side, matched in enumerate(self._join.kind.single):
+            if matched is not None:
+                frames += self._singles(side, matched)
                 self._write_near(side)
             if self._fresh[side] and not self._decides(side):
                 self._write_fresh(side)
@@ -117,7 +117,7 @@ class _JoinStep:
 
     def _table(self, side: int) -> Table | None:
         """The table of a side; None if it is empty and has no input."""
-        rows, columns = self._given[side], self._join.columns[side]
+        rows, columns = self._inputs[side], self._join.columns[side]
         if rows is None:
             return self._state.find_table(SIDES[side], columns)
         counts = [WEIGHT] if self._join.kind.single[side] is None else [WEIGHT, MATCHES]
@@ -125,13 +125,13 @@ class _JoinStep:
         return self._state.table(SIDES[side], types, columns, ROW_HASH if ROW_HASH in rows.columns else None)
 
     def _changed(self, side: int) -> pl.DataFrame | None:
-        rows, table = self._given[side], self._table(side) if self._decides(side) else None
+        rows, table = self._inputs[side], self._table(side) if self._decides(side) else None
         if rows is None or table is None:
             return rows
         return _appeared(rows, table) if self._spec.append_only[side] else _turned(rows, table)
 
     def _decides(self, side: int) -> bool:
-        """Whether rows of a side do no more than decide about those of the other: then each counts once."""
+        """True if rows of a side only decide about rows of the other side: then each counts once."""
         return side == 1 and not self._join.kind.pairs
 
     def _stored(self, side: int) -> pl.DataFrame | None:
@@ -139,7 +139,7 @@ class _JoinStep:
         table = self._table(side) if other else None
         if table is None:
             return None
-        rows = table.groups(self._join.meeting.only_able(1 - side, other.frame)[HASH].unique())
+        rows = table.groups(self._join.condition.only_matchable(1 - side, other.frame)[HASH].unique())
         return rows.with_columns(_ONE) if self._decides(side) else rows
 
     def _pairs(self) -> list[pl.DataFrame]:
@@ -147,31 +147,31 @@ class _JoinStep:
         (left, right), (near_left, near_right) = self._fresh, self._near
         frames = []
         for one, other in ((left, near_right), (near_left, right), (left, right)):
-            for pairs in self._join.meeting.blocks(one.frame, other.frame) if one and other else ():
-                np.add.at(one.found, pairs.left, other.weights[pairs.right])
-                np.add.at(other.found, pairs.right, one.weights[pairs.left])
+            for pairs in self._join.condition.blocks(one.frame, other.frame) if one and other else ():
+                np.add.at(one.new_matches, pairs.left, other.weights[pairs.right])
+                np.add.at(other.new_matches, pairs.right, one.weights[pairs.left])
                 if self._join.kind.pairs:
                     frames.append(join_pairs(self._spec.outputs, one.frame, other.frame, pairs))
         return frames
 
-    def _singles(self, side: int, meets: bool) -> Iterator[pl.DataFrame]:
+    def _singles(self, side: int, matched: bool) -> Iterator[pl.DataFrame]:
         """Single rows that are emitted or retracted."""
         fresh, near = self._fresh[side], self._near[side]
         if fresh:
-            yield self._padded(side, fresh, ((fresh.found > 0) == meets).astype(np.int64))
+            yield self._padded(side, fresh, ((fresh.new_matches > 0) == matched).astype(np.int64))
         if near:
             before, after = self._matches(near)
-            yield self._padded(side, near, ((after > 0) == meets).astype(np.int64) - ((before > 0) == meets))
+            yield self._padded(side, near, ((after > 0) == matched).astype(np.int64) - ((before > 0) == matched))
 
     def _padded(self, side: int, rows: _Rows, times: Ints) -> pl.DataFrame:
         weights = rows.weights * times
-        leaving = rows.frame.with_columns(pl.Series(WEIGHT, weights)).filter(pl.Series(weights != 0))
-        return pad_rows(self._spec.outputs, side, leaving, _types(self._table(1 - side)))
+        emitted = rows.frame.with_columns(pl.Series(WEIGHT, weights)).filter(pl.Series(weights != 0))
+        return pad_rows(self._spec.outputs, side, emitted, _types(self._table(1 - side)))
 
     def _matches(self, near: _Rows) -> tuple[Ints, Ints]:
         """The number of matches of each stored row, before and after."""
         before: Ints = near.frame[MATCHES].to_numpy()
-        return before, before + near.found
+        return before, before + near.new_matches
 
     def _write_near(self, side: int) -> None:
         """Stores the rows whose number of matches changed. If the other side never retracts, only the first match
@@ -181,7 +181,7 @@ class _JoinStep:
         if table is None:
             return
         before, after = self._matches(near)
-        changed = (near.found != 0) & ((before == 0) | (not self._spec.append_only[1 - side]))
+        changed = (near.new_matches != 0) & ((before == 0) | (not self._spec.append_only[1 - side]))
         rows = near.frame.with_columns(pl.Series(MATCHES, after)).filter(pl.Series(changed))
         if self._forgets():
             table.write(None, rows, -rows.height)
@@ -194,7 +194,7 @@ class _JoinStep:
         if self._join.kind.single[side] is None:
             add_weights(fresh.frame, table)
             return
-        rows = fresh.frame.with_columns(pl.Series(MATCHES, fresh.found))
+        rows = fresh.frame.with_columns(pl.Series(MATCHES, fresh.new_matches))
         add_weights(rows.filter(pl.col(MATCHES) == 0) if self._forgets() else rows, table)
 
     def _forgets(self) -> bool:

@@ -45,7 +45,7 @@ from tidegate.kernels.joins.interval_release import (
 from tidegate.kernels.joins.interval_side import OUT, Side, Slices, limits, numbers, side_watermark
 from tidegate.kernels.joins.pairs import JoinCondition, Pairs, consolidate_output, join_pairs, pad_rows, select_pairs
 from tidegate.kernels.ranking import Ints
-from tidegate.kernels.state.sorting import Mask, Places
+from tidegate.kernels.state.sorting import Indexes, Mask
 from tidegate.kernels.watermarks import watermarks_for
 
 
@@ -55,19 +55,19 @@ def pairs_of(
     """The pairs of two sides that match; with `changed`, only pairs in which a row has changed."""
     frames, none = (left, right), Pairs(*np.empty((2, 0), dtype=np.intp))
     if changed is None:
-        found = [none, *_met(join, frames, 0, None, None)]
+        parts = [none, *_matches(join, frames, 0, None, None)]
     else:
         fresh, same = [np.flatnonzero(mask) for mask in changed], np.flatnonzero(~changed[0])
-        found = [none, *_met(join, frames, 0, fresh[0], None), *_met(join, frames, 1, fresh[1], same)]
-    return Pairs(*(np.concatenate(places) for places in zip(*found, strict=True)))
+        parts = [none, *_matches(join, frames, 0, fresh[0], None), *_matches(join, frames, 1, fresh[1], same)]
+    return Pairs(*(np.concatenate(indexes) for indexes in zip(*parts, strict=True)))
 
 
-def _met(
+def _matches(
     join: IntervalJoin,
     frames: tuple[pl.DataFrame, pl.DataFrame],
     one: int,
-    rows: Places | None,
-    others: Places | None,
+    rows: Indexes | None,
+    others: Indexes | None,
 ) -> Iterator[Pairs]:
     """The matching pairs of some rows of side `one` and some of the other (None: all)."""
     spans = spans_of(join.sides[one], frames[one], join.slices).at(rows)
@@ -75,7 +75,7 @@ def _met(
     for own, other in within_reach(spans, points):
         mine, theirs = own if rows is None else rows[own], other if others is None else others[other]
         pairs = Pairs(mine, theirs) if one == 0 else Pairs(theirs, mine)
-        yield select_pairs(pairs, join.meeting.holds(*frames, pairs))
+        yield select_pairs(pairs, join.condition.holds(*frames, pairs))
 
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
@@ -85,16 +85,18 @@ class IntervalStep:
     """`rows` are the changes of each side that can match, `touched` these and all stored rows that they reach, as they
     are after the step. Rows are matched first; then the rows that are due are emitted, touched or not."""
 
-    def __init__(self, join: IntervalJoin, given: Sequence[pl.DataFrame | None], clock: Clock, state: State) -> None:
+    def __init__(
+        self, join: IntervalJoin, changed_rows: Sequence[pl.DataFrame | None], clock: Clock, state: State
+    ) -> None:
         self._join, self._state, self._limits = join, state, limits(join.spec, clock)
-        sides = list(zip(join.sides, given, strict=True))
+        sides = list(zip(join.sides, changed_rows, strict=True))
         self._types = [side.types(state) if rows is None else rows.schema for side, rows in sides]
-        self._marks = CorrectionIds(
-            min((int(numbers(rows, HASH).min()) for rows in given if rows is not None), default=0)
+        self._correction_ids = CorrectionIds(
+            min((int(numbers(rows, HASH).min()) for rows in changed_rows if rows is not None), default=0)
         )
         self._frames: list[pl.DataFrame] = []
         self._errors: list[RowError] = []
-        self._rows = [None if rows is None else self._able(side, rows) for side, rows in sides]
+        self._rows = [None if rows is None else self._matchable(side, rows) for side, rows in sides]
         self._reached = [self._reach(side) for side in join.sides]
         self._touched = [self._touch(side) for side in join.sides]
 
@@ -102,43 +104,43 @@ class IntervalStep:
         pairs, changes = self._pairs()
         for side, rows, limit in zip(self._join.sides, self._touched, self._limits, strict=True):
             if rows is not None:
-                self._turn(rows, pairs, changes)
+                self._update(rows, pairs, changes)
             due = release_rows(side, limit, self._reached[side.number], self._state)
             if due is not None:
-                self._leave_singly(side, due)
+                self._emit_single(side, due)
         if self._join.kind.pairs:
-            self._leave_in_pairs(pairs, changes)
+            self._emit_pairs(pairs, changes)
         sides = zip(self._join.sides, self._limits, strict=True)
         dropped = sum(side.evict(limit, self._join.slices, self._state) for side, limit in sides)
-        return Delta(self._settled(), self._errors, timer_us=self._wake(), evicted=dropped)
+        return Delta(self._output(), self._errors, timer_us=self._next_timer(), evicted=dropped)
 
-    def _able(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame | None:
-        """Rows that can match, with their order key. Others are emitted at once, if at all."""
-        able = pl.Series(side.able(rows), dtype=pl.Boolean)
-        if not able.all():
-            self._leave_at_once(side, rows.filter(~able))
-            rows = rows.filter(able)
-        filed = self._join.slices.keys(numbers(rows, side.time), numbers(rows, HASH))
-        return nonempty(rows.with_columns(pl.Series(HASH, filed, dtype=pl.Int64)))
+    def _matchable(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame | None:
+        """The rows that can match, with their order key. Others are emitted at once, if at all."""
+        matchable = pl.Series(side.matchable(rows), dtype=pl.Boolean)
+        if not matchable.all():
+            self._emit_at_once(side, rows.filter(~matchable))
+            rows = rows.filter(matchable)
+        order_keys = self._join.slices.keys(numbers(rows, side.time), numbers(rows, HASH))
+        return nonempty(rows.with_columns(pl.Series(HASH, order_keys, dtype=pl.Int64)))
 
-    def _leave_at_once(self, side: Side, rows: pl.DataFrame) -> None:
+    def _emit_at_once(self, side: Side, rows: pl.DataFrame) -> None:
         if side.proctime and not side.append_only:
-            # It is not known at what time such a row came, and so not what is to be taken back.
+            # The time of arrival of such a row is not stored, so a retraction cannot be matched with it.
             self._errors += reject_missing(side, rows.filter(pl.col(WEIGHT) < 0))
             rows = rows.filter(pl.col(WEIGHT) > 0)
-        self._leave_singly(side, rows)
+        self._emit_single(side, rows)
 
     def _reach(self, side: Side) -> Ints:
         """The order keys of the stored rows of a side that the step needs: those that changes of the other side may
         match, and those that its own changes may update."""
-        slices, found = self._join.slices, [_NOTHING]
+        slices, keys = self._join.slices, [_NOTHING]
         for each, rows, limit in zip(self._join.sides, self._rows, self._limits, strict=True):
             if rows is not None and each is not side:
                 codes, low, high = spans_of_changes(each, rows, slices, limit)
-                found.append(slices.cover(codes, low + each.low, high + each.high))
+                keys.append(slices.cover(codes, low + each.low, high + each.high))
             elif rows is not None and not side.append_only:
-                found.append(slices.cover(*spans_of_changes(side, rows, slices, limit)))
-        return np.concatenate(found)
+                keys.append(slices.cover(*spans_of_changes(side, rows, slices, limit)))
+        return np.concatenate(keys)
 
     def _touch(self, side: Side) -> Touched | None:
         table, fresh, reached = side.find_table(self._state), self._rows[side.number], self._reached[side.number]
@@ -165,58 +167,58 @@ class IntervalStep:
         before = left.before[pairs.left] * right.before[pairs.right]
         return pairs, Changes(left.weights[pairs.left] * right.weights[pairs.right] - before)
 
-    def _turn(self, rows: Touched, pairs: Pairs, changes: Changes) -> None:
+    def _update(self, rows: Touched, pairs: Pairs, changes: Changes) -> None:
         """Emits or retracts touched rows singly, updates the lists of waiting rows, and stores them."""
         side, frame, differs, stays = rows.side, rows.frame, rows.changed, rows.weights != 0
-        if side.meets is not None:
-            found = single_rows(rows, self._limits[side.number])
-            self._leave_turned(rows, found, pairs, changes)
-            update_lists(rows, found, self._state)
-            frame = rows_to_store(rows, found)
-            differs = differs | (found.matches[0] != found.matches[1]) | (found.out[0] != found.out[1])
-            stays = stays & ~(side.ends & (found.matches[1] > 0))
+        if side.emits_matched is not None:
+            singles = single_rows(rows, self._limits[side.number])
+            self._emit_turned(rows, singles, pairs, changes)
+            update_lists(rows, singles, self._state)
+            frame = rows_to_store(rows, singles)
+            differs = differs | (singles.matches[0] != singles.matches[1]) | (singles.out[0] != singles.out[1])
+            stays = stays & ~(side.ends & (singles.matches[1] > 0))
         known = np.arange(frame.height) < rows.known
-        kept = numbers(frame, side.time) >= self._limits[side.number].evict_below
-        come, gone = differs & stays & (known | kept), differs & known & ~stays
-        grown = int((come & ~known).sum()) - int(gone.sum())
-        side.write(frame.filter(pl.Series(come)), frame.filter(pl.Series(gone)), grown, self._state)
+        stored = numbers(frame, side.time) >= self._limits[side.number].evict_below
+        written, deleted = differs & stays & (known | stored), differs & known & ~stays
+        grown = int((written & ~known).sum()) - int(deleted.sum())
+        side.write(frame.filter(pl.Series(written)), frame.filter(pl.Series(deleted)), grown, self._state)
 
-    def _leave_turned(self, rows: Touched, found: SingleRows, pairs: Pairs, changes: Changes) -> None:
+    def _emit_turned(self, rows: Touched, singles: SingleRows, pairs: Pairs, changes: Changes) -> None:
         """Emits the rows that have become single, and retracts those that no longer are."""
-        before, after = found.weights
+        before, after = singles.weights
         singly, other = Changes(after - before), self._touched[1 - rows.side.number]
         if self._join.spec.correction_id is not None and other is not None:
-            correct((rows, singly), found.weights, other, (pairs, changes), self._marks)
-        places, weights, marks = singly.split()
-        self._leave_singly(rows.side, rows.frame[places].with_columns(pl.Series(WEIGHT, weights)), marks)
+            correct((rows, singly), singles.weights, other, (pairs, changes), self._correction_ids)
+        indexes, weights, correction_ids = singly.split()
+        self._emit_single(rows.side, rows.frame[indexes].with_columns(pl.Series(WEIGHT, weights)), correction_ids)
 
-    def _leave_singly(self, side: Side, rows: pl.DataFrame, marks: Ints | None = None) -> None:
+    def _emit_single(self, side: Side, rows: pl.DataFrame, correction_ids: Ints | None = None) -> None:
         if rows.height:
             frame = pad_rows(self._join.spec.outputs, side.number, rows, self._types[1 - side.number])
-            self._frames.append(self._marked(frame, marks))
+            self._frames.append(self._with_ids(frame, correction_ids))
 
-    def _leave_in_pairs(self, pairs: Pairs, changes: Changes) -> None:
+    def _emit_pairs(self, pairs: Pairs, changes: Changes) -> None:
         left, right = self._touched
         if left is not None and right is not None and len(pairs.left):
-            places, weights, marks = changes.split()
-            chosen = Pairs(pairs.left[places], pairs.right[places])
+            indexes, weights, correction_ids = changes.split()
+            chosen = Pairs(pairs.left[indexes], pairs.right[indexes])
             frame = join_pairs(self._join.spec.outputs, left.frame, right.frame, chosen)
-            self._frames.append(self._marked(frame.with_columns(pl.Series(WEIGHT, weights)), marks))
+            self._frames.append(self._with_ids(frame.with_columns(pl.Series(WEIGHT, weights)), correction_ids))
 
-    def _marked(self, rows: pl.DataFrame, marks: Ints | None) -> pl.DataFrame:
+    def _with_ids(self, rows: pl.DataFrame, correction_ids: Ints | None) -> pl.DataFrame:
         name = self._join.spec.correction_id
         if name is None:
             return rows
-        found = pl.lit(None, pl.Int64).alias(name) if marks is None else _shown(marks).alias(name)
-        return rows.select(pl.exclude(WEIGHT), found, WEIGHT)
+        ids = pl.lit(None, pl.Int64).alias(name) if correction_ids is None else _nullable(correction_ids).alias(name)
+        return rows.select(pl.exclude(WEIGHT), ids, WEIGHT)
 
-    def _settled(self) -> pl.DataFrame | None:
+    def _output(self) -> pl.DataFrame | None:
         if not self._frames:
             return None
         name = self._join.spec.correction_id
         return consolidate_output(self._frames if name is None else [drop_unpaired_ids(pl.concat(self._frames), name)])
 
-    def _wake(self) -> int | None:
+    def _next_timer(self) -> int | None:
         """The processing time at which the next row is due, if rows wait for processing time."""
         spec = self._join.spec
         delay = None if spec.early is None else spec.early.delay
@@ -227,9 +229,10 @@ class IntervalStep:
         return min((time for time in times if time is not None), default=None)
 
 
-def _shown(marks: Ints) -> pl.Series:
-    found = pl.Series(marks, dtype=pl.Int64)
-    return found.set(found == 0, None)
+def _nullable(correction_ids: Ints) -> pl.Series:
+    """Correction ids with NULL for 0."""
+    series = pl.Series(correction_ids, dtype=pl.Int64)
+    return series.set(series == 0, None)
 
 
 class IntervalJoin:
@@ -239,7 +242,7 @@ class IntervalJoin:
         spec = replace(spec, early=None) if spec.kind in (INNER, SEMI, ANTI) else spec
         self.spec, self.kind = spec, KINDS[spec.kind]
         self.sides = (Side(spec, 0), Side(spec, 1))
-        self.meeting = JoinCondition(spec.keys, spec.conditions)
+        self.condition = JoinCondition(spec.keys, spec.conditions)
         far = max(abs(spec.lower), abs(spec.upper)) if spec.proctime else 0
         self.slices = Slices(max(spec.upper - spec.lower, far))
 
@@ -255,11 +258,11 @@ class IntervalJoin:
         return self.sides[port].combine(rows)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
-        given = [
+        changed_rows = [
             None if rows is None else nonempty(side.prepare(rows, clock, first))
             for side, rows in zip(self.sides, inputs, strict=True)
         ]
-        return IntervalStep(self, given, clock, state).delta()
+        return IntervalStep(self, changed_rows, clock, state).delta()
 
     def content(self, state: State) -> pl.DataFrame | None:
         """The pairs of stored rows and the single rows emitted for them. Evicted rows, and rows that could never match,
@@ -269,13 +272,14 @@ class IntervalJoin:
         frames = []
         if self.kind.pairs and left is not None and right is not None:
             frames.append(join_pairs(self.spec.outputs, left, right, pairs_of(self, left, right)))
-        for side, kept, table in zip(self.sides, rows, reversed(tables), strict=True):
-            if kept is not None and side.meets is not None:
-                leaving = kept.filter(pl.col(MATCHES) > 0 if side.meets else pl.col(OUT))
-                frames.append(pad_rows(self.spec.outputs, side.number, leaving, {} if table is None else table.schema))
-        found = consolidate_output(frames) if frames else None
-        return found if found is None or self.spec.correction_id is None else _unmarked(found, self.spec.correction_id)
+        for side, stored, table in zip(self.sides, rows, reversed(tables), strict=True):
+            if stored is not None and side.emits_matched is not None:
+                emitted = stored.filter(pl.col(MATCHES) > 0 if side.emits_matched else pl.col(OUT))
+                frames.append(pad_rows(self.spec.outputs, side.number, emitted, {} if table is None else table.schema))
+        rows_out = consolidate_output(frames) if frames else None
+        name = self.spec.correction_id
+        return rows_out if rows_out is None or name is None else _without_ids(rows_out, name)
 
 
-def _unmarked(rows: pl.DataFrame, mark: str) -> pl.DataFrame:
-    return rows.select(pl.exclude(WEIGHT), pl.lit(None, pl.Int64).alias(mark), WEIGHT)
+def _without_ids(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    return rows.select(pl.exclude(WEIGHT), pl.lit(None, pl.Int64).alias(name), WEIGHT)

@@ -15,66 +15,66 @@ from tidegate.kernels.api import RowError
 from tidegate.kernels.joins.interval_side import Limits, Side, Slices, numbers
 from tidegate.kernels.joins.pairs import MANY
 from tidegate.kernels.ranking import Ints
-from tidegate.kernels.state.sorting import Mask, Places, equal, spread
+from tidegate.kernels.state.sorting import Indexes, Mask, equal, spread
 
 
 class Points(NamedTuple):
-    """Rows as they are found: by code, and by time within it."""
+    """Stored rows by code, and by time within it."""
 
     codes: Ints
     times: Ints
 
-    def at(self, rows: Places | None) -> Points:
+    def at(self, rows: Indexes | None) -> Points:
         return self if rows is None else Points(self.codes[rows], self.times[rows])
 
 
 class Spans(NamedTuple):
-    """What is sought: rows of a code with times from `low` to `high`."""
+    """Searches: rows of a code with times from `low` to `high`."""
 
     codes: Ints
     low: Ints
     high: Ints
 
-    def at(self, rows: Places | None) -> Spans:
+    def at(self, rows: Indexes | None) -> Spans:
         return self if rows is None else Spans(self.codes[rows], self.low[rows], self.high[rows])
 
 
-def within_reach(spans: Spans, points: Points) -> Iterator[tuple[Places, Places]]:
-    """Indices of spans and of the points within them, in blocks of about `MANY`; similar codes may be taken for equal.
-    The cost is that of the result and of sorting both: a search for sorted places is much faster."""
+def within_reach(spans: Spans, points: Points) -> Iterator[tuple[Indexes, Indexes]]:
+    """Indices of spans and of the points within them, in blocks of about `MANY`; codes that agree in their low bits
+    count as equal. Both sides are sorted first, because searching for sorted values is much faster."""
     if not (len(spans.codes) and len(points.codes)):
         return
-    index = _Places(points)
-    rows, order = np.argsort(spans.codes), np.argsort(index.places)
-    sorted_places, codes = index.places[order], spans.codes[rows]
-    start = np.searchsorted(sorted_places, index.at(codes, spans.low[rows]), "left")
-    count = np.searchsorted(sorted_places, index.at(codes, spans.high[rows]), "right") - start
-    found = np.flatnonzero(count > 0)
-    before = np.cumsum(count[found]) - count[found]
-    for part in np.split(found, np.flatnonzero(np.diff(before // MANY)) + 1) if len(found) else ():
+    index = _SortKeys(points)
+    rows, order = np.argsort(spans.codes), np.argsort(index.keys)
+    sorted_keys, codes = index.keys[order], spans.codes[rows]
+    start = np.searchsorted(sorted_keys, index.at(codes, spans.low[rows]), "left")
+    count = np.searchsorted(sorted_keys, index.at(codes, spans.high[rows]), "right") - start
+    matched = np.flatnonzero(count > 0)
+    before = np.cumsum(count[matched]) - count[matched]
+    for part in np.split(matched, np.flatnonzero(np.diff(before // MANY)) + 1) if len(matched) else ():
         yield np.repeat(rows[part], count[part]), order[spread(start[part], count[part])]
 
 
-class _Places:
-    """Codes and times as one number, by which points are sorted in one go: the time, as far as points have any, in the
-    low bits, and as much of the code as there is room for in the high ones."""
+class _SortKeys:
+    """Codes and times as one number, so that points are sorted once: the time, relative to the earliest point, in the
+    low bits, and as many bits of the code as fit in the high ones."""
 
     def __init__(self, points: Points) -> None:
         self._first, self._last = int(points.times.min()), int(points.times.max())
         self._bits = min((self._last - self._first + 2).bit_length(), 61)
         self._codes = (1 << (62 - self._bits)) - 1
-        self.places = self.at(points.codes, points.times)
+        self.keys = self.at(points.codes, points.times)
 
     def at(self, codes: Ints, times: Ints) -> Ints:
-        """Where a time lies among those of its code: before or after them all, if it is outside."""
+        """The sort key of a time within its code; times outside the range of all points sort before or after them."""
         inside = np.clip(times, self._first - 1, self._last + 1) - self._first
         return ((codes & self._codes) << self._bits) + inside
 
 
 @dataclass
 class Touched:
-    """Rows after the step's changes, with their weights `before`; the first `known` rows are stored. `found` counts the
-    matches of each that it did not have before."""
+    """Rows after the step's changes, with their weights `before`; the first `known` rows are stored. `new_matches`
+    counts the matches of each that it did not have before."""
 
     side: Side
     frame: pl.DataFrame
@@ -84,14 +84,14 @@ class Touched:
     def __post_init__(self) -> None:
         self.weights = numbers(self.frame, WEIGHT)
         self.changed: Mask = self.weights != self.before
-        self.found: Ints = np.zeros(self.frame.height, dtype=np.int64)
+        self.new_matches: Ints = np.zeros(self.frame.height, dtype=np.int64)
 
-    def meet(self, rows: Places, other: Touched, others: Places) -> None:
+    def meet(self, rows: Indexes, other: Touched, others: Indexes) -> None:
         """Counts matches: for a stored row those with new rows, for a new row all."""
-        if self.side.meets is None:
+        if self.side.emits_matched is None:
             return
         known = np.where((self.before != 0)[rows], other.before[others], 0)
-        np.add.at(self.found, rows, other.weights[others] - known)
+        np.add.at(self.new_matches, rows, other.weights[others] - known)
 
 
 def touch_rows(side: Side, near: pl.DataFrame, changes: Ints, fresh: pl.DataFrame | None) -> Touched:
@@ -113,13 +113,13 @@ class BagChanges:
 
     def __init__(self, side: Side, near: pl.DataFrame, fresh: pl.DataFrame, slices: Slices, limits: Limits) -> None:
         self._side, self._near, self._fresh = side, near, fresh
-        self._stamp = side.time if side.proctime else side.came
+        self._stamp = side.time if side.proctime else side.arrived
         self._left: Ints = numbers(fresh, WEIGHT).copy()
         self.changes: Ints = np.zeros(near.height, dtype=np.int64)
-        same = [name for name in side.columns if not (side.proctime and name == side.time)]
-        for rows, places in within_reach(spans_of_changes(side, fresh, slices, limits), points_of(side, near, slices)):
-            alike = equal(fresh[rows], near[places], same)
-            self._take(*self._in_turn(rows[alike], places[alike]))
+        columns_compared = [name for name in side.columns if not (side.proctime and name == side.time)]
+        for rows, indexes in within_reach(spans_of_changes(side, fresh, slices, limits), points_of(side, near, slices)):
+            same_row = equal(fresh[rows], near[indexes], columns_compared)
+            self._apply(*self._latest_first(rows[same_row], indexes[same_row]))
 
     def rest(self) -> tuple[pl.DataFrame, list[RowError]]:
         """The changes that apply to no stored row: new rows, and errors for rejected retractions."""
@@ -128,20 +128,22 @@ class BagChanges:
             return rest, []
         return rest.filter(pl.col(WEIGHT) > 0), reject_missing(self._side, rest.filter(pl.col(WEIGHT) < 0))
 
-    def _in_turn(self, rows: Places, places: Places) -> tuple[Places, Places]:
+    def _latest_first(self, rows: Indexes, indexes: Indexes) -> tuple[Indexes, Indexes]:
         """For each change the stored rows that it may apply to, the latest arrivals first."""
         if self._stamp is None:
-            return rows, places
-        came = numbers(self._near, self._stamp)[places]
-        mine = (self._left[rows] < 0) | (came == numbers(self._fresh, self._stamp)[rows])
-        order = np.lexsort((-came, rows))
+            return rows, indexes
+        arrived = numbers(self._near, self._stamp)[indexes]
+        mine = (self._left[rows] < 0) | (arrived == numbers(self._fresh, self._stamp)[rows])
+        order = np.lexsort((-arrived, rows))
         order = order[mine[order]]
-        return rows[order], places[order]
+        return rows[order], indexes[order]
 
-    def _take(self, rows: Places, places: Places) -> None:
-        wanted = self._left[rows]
-        amounts = wanted if self._stamp is None else _shared(rows, wanted, numbers(self._near, WEIGHT)[places])
-        np.add.at(self.changes, places, amounts)
+    def _apply(self, rows: Indexes, indexes: Indexes) -> None:
+        remaining = self._left[rows]
+        amounts = (
+            remaining if self._stamp is None else _distribute(rows, remaining, numbers(self._near, WEIGHT)[indexes])
+        )
+        np.add.at(self.changes, indexes, amounts)
         np.subtract.at(self._left, rows, amounts)
 
 
@@ -165,20 +167,20 @@ def spans_of_changes(side: Side, fresh: pl.DataFrame, slices: Slices, limits: Li
 
 
 def reject_missing(side: Side, rows: pl.DataFrame) -> list[RowError]:
-    """Rows that go but are not there, or not any more."""
+    """An error for each retraction of a row that does not exist."""
     columns = [name for name in side.columns if not (side.proctime and name == side.time)]
-    found = []
+    errors = []
     for *values, weight in rows.select(*columns, WEIGHT).iter_rows():
         text = json_row(dict(zip(columns, values, strict=True)))
-        found += [RowError("", "ROW_NOT_FOUND", "there is no such row to take back", text)] * -weight
-    return sorted(found, key=lambda error: error.row)
+        errors += [RowError("", "ROW_NOT_FOUND", "there is no such row to take back", text)] * -weight
+    return sorted(errors, key=lambda error: error.row)
 
 
-def _shared(rows: Places, wanted: Ints, there: Ints) -> Ints:
-    """How much of its row's change each place takes: an insertion as a whole, a retraction as far as the place has
-    rows."""
+def _distribute(rows: Indexes, remaining: Ints, available: Ints) -> Ints:
+    """How much of its row's change applies to each stored row: all of an insertion, of a retraction at most the weight
+    of the stored row."""
     starts = np.ones(len(rows), dtype=np.bool_)
     starts[1:] = rows[1:] != rows[:-1]
-    total = np.cumsum(there) - there
+    total = np.cumsum(available) - available
     before = total - total[np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))]
-    return np.where(wanted < 0, -np.clip(-wanted - before, 0, there), wanted)
+    return np.where(remaining < 0, -np.clip(-remaining - before, 0, available), remaining)

@@ -24,7 +24,7 @@ _RANGE_US = 3 * 10**17
 SHORTEST_US = 1_000
 _MOST_BITS = 32
 _PER_REACH = 4
-"""Slices per interval: with more of them fewer rows are read in vain, but in more places."""
+"""Slices per interval: more slices read fewer rows in vain, but more ranges."""
 
 
 class Slices:
@@ -40,20 +40,20 @@ class Slices:
         spread = (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).view(np.int64)
         return (self._slice(times) << self._bits) | spread
 
-    def codes(self, filed: Ints) -> Ints:
-        """What the numbers say of the key."""
-        return filed & ((1 << self._bits) - 1)
+    def codes(self, order_keys: Ints) -> Ints:
+        """The codes of keys in order keys."""
+        return order_keys & ((1 << self._bits) - 1)
 
     def cover(self, codes: Ints, low: Ints, high: Ints) -> Ints:
         """The order keys, some repeatedly, of all rows with one of the codes and a time from `low` to `high`."""
         if not len(codes):
             return codes
         first, last = self._slice(low), self._slice(high)
-        found = []
+        keys = []
         for step in range(int((last - first).max()) + 1):
             inside = first + step <= last
-            found.append(((first[inside] + step) << self._bits) | codes[inside])
-        return np.concatenate(found)
+            keys.append(((first[inside] + step) << self._bits) | codes[inside])
+        return np.concatenate(keys)
 
     def below(self, time: int) -> int:
         """An upper bound (exclusive) of the order keys of slices that lie entirely before a time."""
@@ -77,10 +77,10 @@ class Limits:
     evict_below: int
     retractable_from: int
 
-    def leave(self, times: Ints, came: Ints | None) -> Mask:
-        """Which rows have waited long enough."""
+    def leave(self, times: Ints, arrived: Ints | None) -> Mask:
+        """A mask of the rows that have waited long enough."""
         left: Mask = times < self.due
-        return left if came is None else left | (came < self.waited)
+        return left if arrived is None else left | (arrived < self.waited)
 
 
 def side_watermark(spec: IntervalJoinSpec, side: int, watermarks: Watermarks) -> int:
@@ -89,8 +89,8 @@ def side_watermark(spec: IntervalJoinSpec, side: int, watermarks: Watermarks) ->
     watermark = None if name is None else watermarks.get(name)
     if watermark == INFINITE:
         return FOREVER
-    found = watermark_micros(watermark, spec.watermark_types[side] == "date")
-    return NEVER if found is None else found
+    micros = watermark_micros(watermark, spec.watermark_types[side] == "date")
+    return NEVER if micros is None else micros
 
 
 def limits(spec: IntervalJoinSpec, clock: Clock) -> tuple[Limits, Limits]:
@@ -104,7 +104,7 @@ def limits(spec: IntervalJoinSpec, clock: Clock) -> tuple[Limits, Limits]:
 
 def _by_watermarks(spec: IntervalJoinSpec, clock: Clock, watermarks: tuple[int, int], side: int) -> Limits:
     """A row that may be retracted is stored until its retraction would be late. Its matches are still stored then: they
-    are kept as long as the row could arrive."""
+    are stored as long as the row could arrive."""
     unmet, due, waited = _moved(watermarks[1 - side], -_last(spec, side)), NEVER, NEVER
     if spec.early is not None and spec.early.mode == PROCTIME:
         waited = clock.time_us - spec.early.delay + 1
@@ -125,7 +125,7 @@ def _by_clock(spec: IntervalJoinSpec, now: int, side: int) -> Limits:
 
 
 def _last(spec: IntervalJoinSpec, side: int) -> int:
-    """How long after a row of a side the last row comes that it can match."""
+    """How much later than a row of a side the last row can be that it matches."""
     return spec.upper if side == 0 else -spec.lower
 
 
@@ -133,11 +133,11 @@ def _moved(time: int, by: int) -> int:
     return time if time in (NEVER, FOREVER) else int(np.clip(time + by, NEVER, FOREVER))
 
 
-ARRIVAL, CAME, OUT, FILED = "__arrival", "__came", "__out", "__filed"
+ARRIVAL, ARRIVED_AT, OUT, ORDER_KEY = "__arrival", "__came", "__out", "__filed"
 """Stored with rows: the number of a row that is never retracted; the processing time of its arrival; whether it was
 emitted singly; and in a list of waiting rows, the order key of the row."""
 
-_PLACES = 30
+_ARRIVAL_BITS = 30
 
 
 class Side:
@@ -145,35 +145,35 @@ class Side:
 
     Rows of an append-only side are stored one by one under their arrival number, since none is ever looked up by value.
     Other rows are stored as a bag. `low` and `high` bound the times of the rows that a row can match, relative to its
-    own. `meets`: whether the single rows to emit are those with a match (True) or without (False).
+    own. `emits_matched`: single rows are emitted if they have a match (True) or none (False).
     """
 
     def __init__(self, spec: IntervalJoinSpec, number: int) -> None:
         self.number, self.name, self.time = number, SIDES[number], spec.times[number]
         self.columns, self.append_only = _columns(spec, number), spec.append_only[number]
         self.low, self.high = (spec.lower, spec.upper) if number == 0 else (-spec.upper, -spec.lower)
-        self.meets, self.proctime = KINDS[spec.kind].single[number], spec.proctime
+        self.emits_matched, self.proctime = KINDS[spec.kind].single[number], spec.proctime
         self.loses = not spec.append_only[1 - number]
-        # Where nothing is ever taken back, a row of a semi or anti join that has met one has nothing more to do.
+        # Without retractions, a row of a semi or anti join that has a match needs no further matches.
         self.ends = not KINDS[spec.kind].pairs and all(spec.append_only)
-        early = spec.early is not None and spec.early.mode == PROCTIME and self.meets is False
-        self.came = CAME if early and not spec.proctime else None
-        self.ident = [ARRIVAL] if self.append_only else [*self.columns, *([CAME] if self.came else [])]
+        early = spec.early is not None and spec.early.mode == PROCTIME and self.emits_matched is False
+        self.arrived = ARRIVED_AT if early and not spec.proctime else None
+        self.ident = [ARRIVAL] if self.append_only else [*self.columns, *([ARRIVED_AT] if self.arrived else [])]
         self._within = ARRIVAL if self.append_only else self.time
-        self._meeting = JoinCondition(spec.keys)
-        self.lists = tuple(Waiting(self, by) for by in (self.time, self.came) if by and self.meets is False)
+        self._condition = JoinCondition(spec.keys)
+        self.lists = tuple(Waiting(self, by) for by in (self.time, self.arrived) if by and self.emits_matched is False)
 
-    def able(self, rows: pl.DataFrame) -> Mask:
-        """Which rows can match at all."""
+    def matchable(self, rows: pl.DataFrame) -> Mask:
+        """A mask of the rows that can match at all."""
         if self.low > self.high:
             return np.zeros(rows.height, dtype=np.bool_)
-        able = self._meeting.able(self.number, rows)
-        return able if self.proctime else able & rows[self.time].is_not_null().to_numpy()
+        matchable = self._condition.matchable(self.number, rows)
+        return matchable if self.proctime else matchable & rows[self.time].is_not_null().to_numpy()
 
     def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows with the needed columns, without rows that can produce no output."""
-        if self.meets is not False:
-            rows = rows.filter(pl.Series(self.able(rows), dtype=pl.Boolean))
+        if self.emits_matched is not False:
+            rows = rows.filter(pl.Series(self.matchable(rows), dtype=pl.Boolean))
         rows = rows.select(*self.columns, HASH, WEIGHT)
         return rows if self.append_only else consolidate(normalise(rows, self.columns), [HASH, *self.columns])
 
@@ -184,12 +184,12 @@ class Side:
         if self.proctime:
             rows = rows.with_columns(now.alias(self.time))
         rows = self.combine(rows)
-        start = (2 * clock.step + (not first)) << _PLACES
+        start = (2 * clock.step + (not first)) << _ARRIVAL_BITS
         added = {
             ARRIVAL: pl.int_range(start, start + rows.height, dtype=pl.Int64) if self.append_only else None,
-            CAME: now if self.came else None,
-            MATCHES: None if self.meets is None else pl.lit(0, pl.Int64),
-            OUT: pl.lit(False) if self.meets is False else None,
+            ARRIVED_AT: now if self.arrived else None,
+            MATCHES: None if self.emits_matched is None else pl.lit(0, pl.Int64),
+            OUT: pl.lit(False) if self.emits_matched is False else None,
         }
         return rows.with_columns(value.alias(name) for name, value in added.items() if value is not None)
 
@@ -201,16 +201,16 @@ class Side:
         table = self.find_table(state)
         return {} if table is None else table.schema
 
-    def write(self, come: pl.DataFrame, gone: pl.DataFrame, grown: int, state: State) -> None:
-        if come.height or gone.height:
-            types = {name: dtype for name, dtype in come.schema.items() if name not in (HASH, self._within)}
-            state.table(self.name, types, self.ident, self._within).write(come, gone, grown)
+    def write(self, written: pl.DataFrame, deleted: pl.DataFrame, grown: int, state: State) -> None:
+        if written.height or deleted.height:
+            types = {name: dtype for name, dtype in written.schema.items() if name not in (HASH, self._within)}
+            state.table(self.name, types, self.ident, self._within).write(written, deleted, grown)
 
     def evict(self, limits: Limits, slices: Slices, state: State) -> int:
-        """Drops the slices of which all rows are over; how many rows these are."""
+        """Evict the slices that are entirely below the limit; returns the number of rows."""
         table = self.find_table(state)
         high = None if limits.evict_below == FOREVER else slices.below(limits.evict_below)
-        return 0 if table is None else _forgotten(table, high)
+        return 0 if table is None else _evict_below(table, high)
 
 
 @dataclass(frozen=True)
@@ -228,38 +228,38 @@ class Waiting:
         return state.find_table(self._name, self.side.ident)
 
     def due(self, limits: Limits, state: State) -> pl.DataFrame | None:
-        """Which rows wait no longer, as they were listed before the step."""
+        """The rows that wait no longer, as listed before the step."""
         table, limit = self.find_table(state), self.limit(limits)
         if table is None or (low := table.lowest()) is None or low >= limit:
             return None
-        return table.between(None, limit).select(pl.col(FILED).alias(HASH), *self.side.ident)
+        return table.between(None, limit).select(pl.col(ORDER_KEY).alias(HASH), *self.side.ident)
 
-    def change(self, come: pl.DataFrame, gone: pl.DataFrame, state: State) -> None:
-        """Puts rows of the side on the list, and takes others off."""
-        if come.height or gone.height:
-            types = {name: come.schema[name] for name in self.side.ident}
-            table = state.table(self._name, types, self.side.ident, FILED)
-            table.write(self._entries(come), self._entries(gone), come.height - gone.height)
+    def change(self, written: pl.DataFrame, deleted: pl.DataFrame, state: State) -> None:
+        """Add rows of the side to the list, and remove others."""
+        if written.height or deleted.height:
+            types = {name: written.schema[name] for name in self.side.ident}
+            table = state.table(self._name, types, self.side.ident, ORDER_KEY)
+            table.write(self._entries(written), self._entries(deleted), written.height - deleted.height)
 
     def evict(self, limits: Limits, state: State) -> None:
         table = self.find_table(state)
         if table is not None:
-            _forgotten(table, self.limit(limits))
+            _evict_below(table, self.limit(limits))
 
     @property
     def _name(self) -> str:
         return f"{self.side.name}_{'due' if self.by == self.side.time else 'came'}"
 
     def _entries(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.select(pl.col(self.by).alias(HASH), pl.col(HASH).alias(FILED), *self.side.ident)
+        return rows.select(pl.col(self.by).alias(HASH), pl.col(HASH).alias(ORDER_KEY), *self.side.ident)
 
 
 def numbers(rows: pl.DataFrame, name: str) -> Ints:
-    found: Ints = rows[name].to_numpy()
-    return found
+    values: Ints = rows[name].to_numpy()
+    return values
 
 
-def _forgotten(table: Table, high: int | None) -> int:
+def _evict_below(table: Table, high: int | None) -> int:
     low = table.lowest()
     return 0 if low is None or (high is not None and low >= high) else table.evict_below(high).height
 
@@ -267,10 +267,10 @@ def _forgotten(table: Table, high: int | None) -> int:
 def _columns(spec: IntervalJoinSpec, number: int) -> list[str]:
     """The columns of a side that are stored: for the right side of a semi or anti join those of the condition. All
     columns if the arrival matters and rows are retracted: else it would be unknown which row a retraction removes."""
-    wanted = {taken.column for taken in spec.outputs if taken.side == number}
+    needed = {output.column for output in spec.outputs if output.side == number}
     tests: tuple[KeyPair | Comparison, ...] = (*spec.keys, *spec.conditions)
-    wanted |= {test.left if number == 0 else test.right for test in tests}
+    needed |= {test.left if number == 0 else test.right for test in tests}
     if (spec.proctime or spec.early is not None) and not spec.append_only[number]:
-        wanted |= {*spec.columns[number]}
+        needed |= {*spec.columns[number]}
     time = spec.times[number]
-    return [*(name for name in spec.columns[number] if name in wanted and name != time), time]
+    return [*(name for name in spec.columns[number] if name in needed and name != time), time]

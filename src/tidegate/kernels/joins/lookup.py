@@ -30,7 +30,7 @@ class Lookup(NeverLate):
     def __init__(self, spec: LookupJoinSpec) -> None:
         self._spec = spec
         self._columns = [list(names) for names in needed_columns(spec)]
-        self._meeting = JoinCondition(spec.keys, spec.conditions)
+        self._condition = JoinCondition(spec.keys, spec.conditions)
         self._keys = {pair.right: pair.left for pair in spec.keys}
         self._by_key_alone = not spec.conditions and len(self._keys) == len(spec.keys)
 
@@ -39,21 +39,21 @@ class Lookup(NeverLate):
         every row has a different key."""
         rows = normalise(rows.select(HASH, *self._columns[port], WEIGHT), self._columns[port])
         if port == 1 or self._spec.kind != LEFT:
-            rows = self._meeting.only_able(port, rows)
+            rows = self._condition.only_matchable(port, rows)
         if port == 0 or (rows[WEIGHT] > 0).all():
             return rows
         return consolidate(rows, [HASH, *self._columns[port]]).select(rows.columns)
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         rows, changes = (
-            None if given is None else nonempty(self.combine(port, given)) for port, given in enumerate(inputs)
+            None if rows_ is None else nonempty(self.combine(port, rows_)) for port, rows_ in enumerate(inputs)
         )
         table = self._table(changes, state)
         answer = None if rows is None else consolidate_output(self._answers(_in_order(rows), changes, table))
         if changes is not None and table is not None:
-            gone, come = changes.filter(pl.col(WEIGHT) < 0), changes.filter(pl.col(WEIGHT) > 0)
-            table.write(None, gone, -gone.height)
-            table.write(come, None, come.height)
+            deleted, inserted = changes.filter(pl.col(WEIGHT) < 0), changes.filter(pl.col(WEIGHT) > 0)
+            table.write(None, deleted, -deleted.height)
+            table.write(inserted, None, inserted.height)
         return Delta(answer)
 
     def content(self, state: State) -> pl.DataFrame | None:
@@ -69,7 +69,7 @@ class Lookup(NeverLate):
         """The output: rows of the stream with rows of the table, and padded rows."""
         alone = np.ones(rows.height, dtype=np.bool_)
         for right, pairs in self._found(rows, changes, table):
-            pairs = pairs if self._by_key_alone else select_pairs(pairs, self._meeting.holds(rows, right, pairs))
+            pairs = pairs if self._by_key_alone else select_pairs(pairs, self._condition.holds(rows, right, pairs))
             alone[pairs.left] = False
             yield join_pairs(self._spec.outputs, rows, right.with_columns(_ONE), pairs)
         if self._spec.kind == LEFT:
@@ -82,17 +82,17 @@ class Lookup(NeverLate):
         """The rows of the table that rows of the stream find by their key: such as come in this step, and such as were
         there before and stay as they are."""
         keys = rows.select(HASH, *(pl.col(left).alias(right) for right, left in self._keys.items()))
-        asked = np.arange(rows.height)
+        looked_up = np.arange(rows.height)
         if changes is not None:
-            # What comes stands behind what goes, and so is what is found of a key that has both.
+            # Inserts are stored after deletes, so that the lookup of a key with both finds the insert.
             changes = changes.sort(WEIGHT)
             number = find_rows(keys, changes, list(self._keys))
-            known = Pairs(asked[number >= 0], number[number >= 0])
+            known = Pairs(looked_up[number >= 0], number[number >= 0])
             yield changes, select_pairs(known, (changes[WEIGHT] > 0).to_numpy()[known.right])
-            asked = asked[number < 0]
+            looked_up = looked_up[number < 0]
         if table is not None:
-            places, right = table.match(keys if len(asked) == rows.height else keys[asked])
-            yield right, Pairs(asked[places], np.arange(right.height))
+            indexes, right = table.match(keys if len(looked_up) == rows.height else keys[looked_up])
+            yield right, Pairs(looked_up[indexes], np.arange(right.height))
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:

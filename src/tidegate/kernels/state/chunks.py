@@ -1,4 +1,4 @@
-"""Chunks: immutable pieces of sorted rows, each one blob, and the order they stand in."""
+"""Chunks: immutable pieces of sorted rows, one blob each, and sorted sequences of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import polars as pl
 
 from tidegate.core.columns import HASH
 from tidegate.kernels.api import Segments
-from tidegate.kernels.state.sorting import Hashes, Places, Position, first_after
+from tidegate.kernels.state.sorting import Hashes, Indexes, Position, first_after
 
 
 @dataclass(frozen=True)
-class Decoded:
+class LoadedChunk:
     """A chunk's rows, sorted by `hashes` and then by `within` (None in a table with one hash only)."""
 
     frame: pl.DataFrame
@@ -30,20 +30,20 @@ class Decoded:
 
 
 class ChunkCache:
-    """Keeps the chunks used last, up to `limit` bytes."""
+    """An LRU cache of decoded chunks, up to `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
-        self._entries: OrderedDict[bytes, Decoded] = OrderedDict()
+        self._entries: OrderedDict[bytes, LoadedChunk] = OrderedDict()
 
-    def get(self, chunk: bytes) -> Decoded | None:
+    def get(self, chunk: bytes) -> LoadedChunk | None:
         entry = self._entries.get(chunk)
         if entry is not None:
             self._entries.move_to_end(chunk)
         return entry
 
-    def put(self, chunk: bytes, entry: Decoded) -> None:
+    def put(self, chunk: bytes, entry: LoadedChunk) -> None:
         self.drop(chunk)
         self._entries[chunk] = entry
         self.size += entry.size
@@ -69,8 +69,8 @@ ID_BYTES = 12
 
 @dataclass(frozen=True)
 class Chunk:
-    """What the index knows of a chunk: `low` and `high` are the positions of its first and last row, `size` its bytes
-    in memory."""
+    """The index entry of a chunk: `low` and `high` are the positions of its first and last row, `size` its bytes in
+    memory."""
 
     id: bytes
     rows: int
@@ -85,7 +85,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Sorted:
-    """Chunks in order, none overlapping. Rows of one position are never parted."""
+    """Chunks in order, without overlaps. Rows of one position are in one chunk."""
 
     chunks: tuple[Chunk, ...] = ()
 
@@ -93,25 +93,26 @@ class Sorted:
     def rows(self) -> int:
         return sum(chunk.rows for chunk in self.chunks)
 
-    def covering(self, hashes: Hashes, within: Hashes | None) -> Iterator[tuple[Chunk, Places]]:
-        """The chunks that may hold wanted pairs (sorted), each with the numbers of the pairs it may hold."""
+    def at_positions(self, hashes: Hashes, within: Hashes | None) -> Iterator[tuple[Chunk, Indexes]]:
+        """The chunks that may contain the sorted positions (`hashes`, `within`), each with the indexes of these
+        positions."""
         low, low_within = self._lows
-        place = first_after(low, None if within is None else low_within, hashes, within) - 1
-        inside = np.flatnonzero(place >= 0)
+        number = first_after(low, None if within is None else low_within, hashes, within) - 1
+        inside = np.flatnonzero(number >= 0)
         if inside.size == 0:
             return
-        for part in np.split(inside, np.flatnonzero(np.diff(place[inside])) + 1):
-            yield self.chunks[place[part[0]]], part
+        for part in np.split(inside, np.flatnonzero(np.diff(number[inside])) + 1):
+            yield self.chunks[number[part[0]]], part
 
-    def holding(self, hashes: Hashes) -> Iterator[tuple[Chunk, Hashes]]:
-        """The chunks that may hold rows with any of `hashes` (sorted), each with those hashes."""
+    def with_hashes(self, hashes: Hashes) -> Iterator[tuple[Chunk, Hashes]]:
+        """The chunks that may contain rows with any of `hashes` (sorted), each with those hashes."""
         first = np.searchsorted(hashes, self._lows[0], "left")
         last = np.searchsorted(hashes, self._highs, "right")
         for number in np.flatnonzero(first < last):
             yield self.chunks[number], hashes[first[number] : last[number]]
 
     def between(self, low: Position, high: Position | None) -> Iterator[Chunk]:
-        """The chunks that may hold rows with low <= position < high (None: no end)."""
+        """The chunks that may contain rows with low <= position < high (None: no end)."""
         for chunk in self.chunks:
             if chunk.high >= low and (high is None or chunk.low < high):
                 yield chunk
@@ -127,52 +128,52 @@ class Sorted:
 
 
 class Chunks:
-    """Reads and writes chunks. New ones wait in memory until `flush`, so those that a step makes and merges away again
-    are never stored."""
+    """Reads and writes chunks. New ones are in memory until `flush`, so those that the same step merges again are never
+    stored."""
 
     def __init__(self, segments: Segments, cache: ChunkCache) -> None:
         self._segments = segments
         self._cache = cache
-        self._new: dict[bytes, Decoded] = {}
+        self._new: dict[bytes, LoadedChunk] = {}
 
-    def load(self, chunk: Chunk, within: str | None) -> Decoded:
-        found = self._new.get(chunk.id) or self._cache.get(chunk.id)
-        if found is None:
-            found = self._fetch(chunk, within)
-            self._cache.put(chunk.id, found)
-        return found
+    def load(self, chunk: Chunk, within: str | None) -> LoadedChunk:
+        rows = self._new.get(chunk.id) or self._cache.get(chunk.id)
+        if rows is None:
+            rows = self._fetch(chunk, within)
+            self._cache.put(chunk.id, rows)
+        return rows
 
     def cut(self, frame: pl.DataFrame, within: str | None, most: int) -> Sorted:
-        """Sorted rows as chunks of at most about `most` rows."""
+        """Split sorted rows into chunks of at most about `most` rows."""
         if frame.is_empty():
             return Sorted()
-        whole = decoded(frame.rechunk(), within)
-        return Sorted(tuple(self._add(decoded(part, within)) for part in _parts(whole, most)))
+        whole = load_frame(frame.rechunk(), within)
+        return Sorted(tuple(self._add(load_frame(part, within)) for part in _parts(whole, most)))
 
-    def flush(self, kept: Iterable[Chunk], gone: Iterable[Chunk]) -> None:
-        """Stores the new chunks among `kept` and removes those `gone`."""
-        for chunk in kept:
+    def flush(self, current: Iterable[Chunk], removed: Iterable[Chunk]) -> None:
+        """Store the new chunks among `current`, and delete the chunks `removed`."""
+        for chunk in current:
             rows = self._new.get(chunk.id)
             if rows is not None:
                 self._segments.put(chunk.name, encode(rows.frame))
                 self._cache.put(chunk.id, rows)
-        for chunk in gone:
+        for chunk in removed:
             self._segments.delete(chunk.name)
             self._cache.drop(chunk.id)
         self._new.clear()
 
-    def _add(self, rows: Decoded) -> Chunk:
+    def _add(self, rows: LoadedChunk) -> Chunk:
         chunk = Chunk(
             secrets.token_bytes(ID_BYTES), rows.frame.height, rows.size, _position(rows, 0), _position(rows, -1)
         )
         self._new[chunk.id] = rows
         return chunk
 
-    def _fetch(self, chunk: Chunk, within: str | None) -> Decoded:
+    def _fetch(self, chunk: Chunk, within: str | None) -> LoadedChunk:
         blob = self._segments.get(chunk.name)
         if blob is None:
             raise RuntimeError(f"The state lacks {chunk.name}, which its index names.")
-        return decoded(decode(blob), within)
+        return load_frame(decode(blob), within)
 
 
 def encode(frame: pl.DataFrame) -> bytes:
@@ -185,27 +186,27 @@ def decode(blob: bytes) -> pl.DataFrame:
     return pl.read_ipc_stream(io.BytesIO(blob)).rechunk()
 
 
-def decoded(frame: pl.DataFrame, within: str | None) -> Decoded:
+def load_frame(frame: pl.DataFrame, within: str | None) -> LoadedChunk:
     second = None if within is None else frame[within].to_numpy()
-    return Decoded(frame, frame[HASH].to_numpy(), second, int(frame.estimated_size()))
+    return LoadedChunk(frame, frame[HASH].to_numpy(), second, int(frame.estimated_size()))
 
 
-def _position(rows: Decoded, row: int) -> Position:
+def _position(rows: LoadedChunk, row: int) -> Position:
     return int(rows.hashes[row]), 0 if rows.within is None else int(rows.within[row])
 
 
-def _parts(rows: Decoded, most: int) -> Iterator[pl.DataFrame]:
-    """The rows in parts of about equal size that part no position."""
+def _parts(rows: LoadedChunk, most: int) -> Iterator[pl.DataFrame]:
+    """The rows in parts of about equal size; rows of one position are in one part."""
     total = rows.frame.height
     count = max(-(-total // most), -(-rows.size // CHUNK_BYTES))
-    wanted = [total * part // count for part in range(1, count)]
-    cuts = sorted({_not_inside(rows, cut) for cut in wanted} | {0, total})
+    even = [total * part // count for part in range(1, count)]
+    cuts = sorted({_position_start(rows, cut) for cut in even} | {0, total})
     for start, end in pairwise(cuts):
-        # A slice would keep the whole frame alive in the cache for as long as one of its parts is there.
+        # A slice would keep the whole frame in memory as long as one of its parts is cached.
         yield rows.frame.slice(start, end - start) if count == 1 else rows.frame[np.arange(start, end)]
 
 
-def _not_inside(rows: Decoded, cut: int) -> int:
-    """The first row at or after `cut` that begins a new position."""
-    wanted, within = rows.hashes[cut - 1 : cut], None if rows.within is None else rows.within[cut - 1 : cut]
-    return int(first_after(rows.hashes, rows.within, wanted, within)[0])
+def _position_start(rows: LoadedChunk, cut: int) -> int:
+    """The index of the first row at or after `cut` whose position differs from the previous row's."""
+    hashes, within = rows.hashes[cut - 1 : cut], None if rows.within is None else rows.within[cut - 1 : cut]
+    return int(first_after(rows.hashes, rows.within, hashes, within)[0])

@@ -1,4 +1,4 @@
-"""What becomes of a table's layout when a step ends: a new run, some of the base rewritten, runs of a like size merged.
+"""Changes of a table's layout at the end of a step: a new run, part of the base rewritten, runs of similar size merged.
 
 The rows in runs are kept at an eighth of the base by folding as many of the base's chunks as that takes. So a step of m
 rows rewrites about 8 m rows of the base and never all of it, unless it changes much of the table.
@@ -27,10 +27,10 @@ LARGEST_RUN = 65_536
 
 
 def settle(table: RunTable, chunks: Chunks) -> None:
-    """Gives the table the layout that has in it what was written."""
+    """Apply the pending writes of a table to its layout."""
     rows, grown, floor = table.take_writes()
     if floor is not None:
-        _Compaction(table, chunks).cut(floor)
+        _Compaction(table, chunks).evict_below(floor)
     if rows is not None:
         _Compaction(table, chunks).add(rows)
     if grown:
@@ -43,59 +43,60 @@ class _Compaction:
         self._chunks = chunks
         self._layout = table.layout
 
-    def cut(self, floor: Position) -> None:
-        """Drops everything below a position: whole chunks, and the lower part of the chunk that it cuts."""
-        runs = [(run, self._above(run.rows, floor)) for run in self._layout.runs]
-        # Some of what is cut off may have been folded already, so `left` may be too high now, but never too low.
-        kept = tuple(replace(run, rows=rows, left=min(run.left, rows.rows)) for run, rows in runs if rows.chunks)
-        self._become(replace(self._layout, base=self._above(self._layout.base, floor), runs=kept))
+    def evict_below(self, floor: Position) -> None:
+        """Drop all rows below a position: whole chunks, and the lower part of the chunk that contains it."""
+        runs = [(run, self._at_or_above(run.rows, floor)) for run in self._layout.runs]
+        # Some of the dropped rows may have been folded already, so `left` may be too high now, but never too low.
+        remaining = tuple(replace(run, rows=rows, left=min(run.left, rows.rows)) for run, rows in runs if rows.chunks)
+        self._set_layout(replace(self._layout, base=self._at_or_above(self._layout.base, floor), runs=remaining))
 
-    def _above(self, rows: Sorted, floor: Position) -> Sorted:
-        kept, rest = self._table.above(rows, floor)
-        return Sorted((*(() if rest is None else self._cut(rest).chunks), *kept))
+    def _at_or_above(self, rows: Sorted, floor: Position) -> Sorted:
+        remaining, rest = self._table.above(rows, floor)
+        return Sorted((*(() if rest is None else self._to_chunks(rest).chunks), *remaining))
 
     def add(self, rows: pl.DataFrame) -> None:
-        if self._too_many(self._layout.above + rows.height) and self._outgrown(self._layout.above + rows.height):
+        above = self._layout.above + rows.height
+        if self._runs_too_large(above) and self._runs_dominate(above):
             self._rewrite(rows)
             return
-        self._become(replace(self._layout, runs=(*self._layout.runs, self._run(rows))))
-        while self._too_many(self._layout.above):
-            if self._outgrown(self._layout.above):
+        self._set_layout(replace(self._layout, runs=(*self._layout.runs, self._run(rows))))
+        while self._runs_too_large(self._layout.above):
+            if self._runs_dominate(self._layout.above):
                 self._rewrite()
             else:
                 self._fold()
         self._merge_runs()
 
-    def _too_many(self, above: int) -> bool:
+    def _runs_too_large(self, above: int) -> bool:
         return above > max(LEAST_ABOVE, self._layout.base.rows // BASE_TO_RUNS)
 
-    def _outgrown(self, above: int) -> bool:
+    def _runs_dominate(self, above: int) -> bool:
         """True if the rows in runs are a large part of the table."""
         return 2 * above >= self._layout.base.rows
 
-    def _become(self, layout: Layout) -> None:
+    def _set_layout(self, layout: Layout) -> None:
         self._table.layout = self._layout = layout
 
     def _run(self, rows: pl.DataFrame) -> Run:
-        return Run(self._cut(rows), self._layout.cycle, self._layout.cursor, rows.height)
+        return Run(self._to_chunks(rows), self._layout.cycle, self._layout.cursor, rows.height)
 
-    def _cut(self, rows: pl.DataFrame) -> Sorted:
+    def _to_chunks(self, rows: pl.DataFrame) -> Sorted:
         return self._chunks.cut(rows, self._table.within, self._chunk_rows())
 
     def _chunk_rows(self) -> int:
-        """How many rows a chunk should have: more in a large table, so that a step need not look into many chunks."""
+        """The number of rows of a chunk: more in a large table, so that a step reads fewer chunks."""
         return min(max(self._layout.base.rows // CHUNKS, LEAST_CHUNK), LARGEST_CHUNK)
 
     def _newest(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         return newest(frames, self._table.ident, self._table.within)
 
     def _rewrite(self, newer: pl.DataFrame | None = None) -> None:
-        """Everything becomes base, with rows that are newer than all that is stored."""
+        """Rewrite everything, and the rows `newer` than all that is stored, as the base."""
         rows = self._table.scan(newer)
-        self._become(Layout(self._layout.within, self._cut(rows), count=self._layout.count))
+        self._set_layout(Layout(self._layout.within, self._to_chunks(rows), count=self._layout.count))
 
     def _fold(self) -> None:
-        """Rewrites the base's next chunk (and more, where little is left of it) with what the runs have for it."""
+        """Rewrite the next chunk of the base (and more, if chunks are small) with the rows that runs have for it."""
         layout = self._layout
         low = layout.cursor
         first, last = _next_chunks(layout, self._chunk_rows())
@@ -104,26 +105,26 @@ class _Compaction:
         pieces = [self._table.slice(run.rows, run, low, high) for run in layout.runs]
         old = self._table.slice(Sorted(chunks[first:last]), None, LOWEST, None)
         rows = self._newest([*reversed(pieces), old]).filter(~pl.col(DEAD)).drop(DEAD)
-        base = Sorted((*chunks[:first], *self._cut(rows).chunks, *chunks[last:]))
+        base = Sorted((*chunks[:first], *self._to_chunks(rows).chunks, *chunks[last:]))
         runs = tuple(replace(run, left=run.left - len(part)) for run, part in zip(layout.runs, pieces, strict=True))
-        self._become(replace(layout, base=base, runs=runs).with_folded(high))
+        self._set_layout(replace(layout, base=base, runs=runs).with_folded(high))
 
     def _merge_runs(self) -> None:
-        """Merges the newest runs if there are too many of a size."""
+        """Merge the newest runs if there are too many of similar size."""
         runs = self._layout.runs
         number = to_merge([run.left for run in runs], max(LARGEST_RUN, self._layout.base.rows // 32))
         if number < 2:
             return
-        kept = runs[:-number]
+        remaining = runs[:-number]
         frames = [self._table.slice(run.rows, run, LOWEST, None) for run in reversed(runs[-number:])]
         rows = self._newest(frames)
-        if not kept and not self._layout.base.chunks:
+        if not remaining and not self._layout.base.chunks:
             rows = rows.filter(~pl.col(DEAD))
-        self._become(replace(self._layout, runs=(*kept, self._run(rows)) if len(rows) else kept))
+        self._set_layout(replace(self._layout, runs=(*remaining, self._run(rows)) if len(rows) else remaining))
 
 
 def to_merge(sizes: Sequence[int], largest: int) -> int:
-    """How many of the newest runs (at the end of `sizes`) should become one.
+    """How many of the newest runs (at the end of `sizes`) to merge into one.
 
     >>> to_merge([5000, 10, 10, 10, 10], 65536)
     4
@@ -145,7 +146,7 @@ def _rank(rows: int) -> int:
 
 
 def _next_chunks(layout: Layout, most: int) -> tuple[int, int]:
-    """Which chunks of the base (from, up to) are folded next: one, or several small ones."""
+    """The chunks of the base to fold next, as (first, end): one, or several small ones."""
     chunks = layout.base.chunks
     ahead = (number for number, chunk in enumerate(chunks) if layout.cursor == LOWEST or chunk.low >= layout.cursor)
     first = next(ahead, len(chunks))

@@ -21,7 +21,8 @@ _ENTRY = np.dtype([("id", f"V{ID_BYTES}"), *((name, "i8") for name in ("rows", "
 
 @dataclass(frozen=True)
 class Run:
-    """Rows of one step, or of several merged, made when folding was at (`cycle`, `start`). `left`: not folded yet."""
+    """Rows of one step, or of several merged, written when folding was at (`cycle`, `start`). `left` rows are not
+    folded yet."""
 
     rows: Sorted
     cycle: int
@@ -31,8 +32,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table at rest. `runs` are oldest first; `count` is the number of rows the table holds; `within` names the hash
-    column that files rows inside of a group, if there is one."""
+    """A table between steps. `runs` are oldest first; `count` is the number of rows of the table; `within` names the
+    hash column that orders rows of equal `__h`, if the table has one."""
 
     within: str | None = None
     base: Sorted = field(default_factory=Sorted)
@@ -52,20 +53,20 @@ class Layout:
             yield from run.rows.chunks
 
     def live(self, run: Run, hashes: Hashes, within: Hashes | None) -> Mask | None:
-        """Which of these positions still count in `run`; None: all."""
+        """A mask of the positions that still count in `run`; None: all."""
         ahead = not_below(self.cursor, hashes, within)
         if run.cycle == self.cycle:
             return None if run.start == self.cursor else ahead | ~not_below(run.start, hashes, within)
         return ahead & ~not_below(run.start, hashes, within)
 
-    def with_folded(self, upto: Position | None) -> Layout:
-        """After the fold has reached `upto` (None: the end, so it begins anew)."""
-        moved = replace(self, cursor=upto) if upto else replace(self, cursor=LOWEST, cycle=self.cycle + 1)
+    def with_folded(self, end: Position | None) -> Layout:
+        """The layout after folding has reached `end` (None: the end of the table, so that a new cycle begins)."""
+        moved = replace(self, cursor=end) if end else replace(self, cursor=LOWEST, cycle=self.cycle + 1)
         return replace(moved, runs=tuple(run for run in moved.runs if moved._counts(run)))
 
     def _counts(self, run: Run) -> bool:
-        around = run.cycle + 1 < self.cycle or (run.cycle + 1 == self.cycle and self.cursor >= run.start)
-        return run.left > 0 and not around
+        passed = run.cycle + 1 < self.cycle or (run.cycle + 1 == self.cycle and self.cursor >= run.start)
+        return run.left > 0 and not passed
 
 
 def encode_layouts(layouts: Mapping[str, Layout]) -> bytes:

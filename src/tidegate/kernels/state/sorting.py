@@ -11,53 +11,53 @@ import polars as pl
 from tidegate.core.columns import HASH
 
 Hashes = npt.NDArray[np.int64]
-Places = npt.NDArray[np.intp]
+Indexes = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 Position = tuple[int, int]
-"""A point in the order of rows: hash, and hash within (0 where there is none)."""
+"""A point in the order of rows: the hash, and the hash within it (0 in tables with one hash)."""
 
 LOWEST: Position = (-(1 << 63), -(1 << 63))
 HIGHEST: Position = (1 << 63, 0)
-"""After every row that can be."""
+"""Above every possible row."""
 
 
-def first_at(hashes: Hashes, within: Hashes | None, wanted: Hashes, wanted_within: Hashes | None) -> Places:
-    """For each wanted pair the first row that is not below it."""
-    if within is None or wanted_within is None:
-        return np.searchsorted(hashes, wanted, "left")
-    return _bisect(hashes, within, wanted, wanted_within, after=False)
+def first_at(hashes: Hashes, within: Hashes | None, keys: Hashes, keys_within: Hashes | None) -> Indexes:
+    """For each pair of `keys` the index of the first row that is not below it."""
+    if within is None or keys_within is None:
+        return np.searchsorted(hashes, keys, "left")
+    return _bisect(hashes, within, keys, keys_within, after=False)
 
 
-def first_after(hashes: Hashes, within: Hashes | None, wanted: Hashes, wanted_within: Hashes | None) -> Places:
-    """For each wanted pair the first row above it."""
-    if within is None or wanted_within is None:
-        return np.searchsorted(hashes, wanted, "right")
-    return _bisect(hashes, within, wanted, wanted_within, after=True)
+def first_after(hashes: Hashes, within: Hashes | None, keys: Hashes, keys_within: Hashes | None) -> Indexes:
+    """For each pair of `keys` the index of the first row above it."""
+    if within is None or keys_within is None:
+        return np.searchsorted(hashes, keys, "right")
+    return _bisect(hashes, within, keys, keys_within, after=True)
 
 
-def _bisect(hashes: Hashes, within: Hashes, wanted: Hashes, wanted_within: Hashes, after: bool) -> Places:
-    low = np.searchsorted(hashes, wanted, "left")
-    high = np.searchsorted(hashes, wanted, "right")
+def _bisect(hashes: Hashes, within: Hashes, keys: Hashes, keys_within: Hashes, after: bool) -> Indexes:
+    low = np.searchsorted(hashes, keys, "left")
+    high = np.searchsorted(hashes, keys, "right")
     while True:
         active = low < high
         if not active.any():
             return low
         middle = np.where(active, (low + high) >> 1, 0)
-        found = within[middle]
-        below = active & ((found <= wanted_within) if after else (found < wanted_within))
+        middle_within = within[middle]
+        below = active & ((middle_within <= keys_within) if after else (middle_within < keys_within))
         low = np.where(below, middle + 1, low)
         high = np.where(active & ~below, middle, high)
 
 
 def not_below(position: Position, hashes: Hashes, within: Hashes | None) -> Mask:
-    """Which rows are at or after a position."""
+    """A mask of the rows at or after a position."""
     result: Mask = hashes >= position[0]
     if within is not None:
         result &= (hashes > position[0]) | (within >= position[1])
     return result
 
 
-def spread(starts: Places, counts: Places) -> Places:
+def spread(starts: Indexes, counts: Indexes) -> Indexes:
     """The numbers starts[0], starts[0]+1, ... (counts[0] of them), starts[1], ... : ranges laid end to end."""
     if counts.size == 0 or int(counts.max()) <= 1:
         return starts[counts > 0]
@@ -66,7 +66,7 @@ def spread(starts: Places, counts: Places) -> Places:
 
 
 DEAD = "__dead"
-"""Marks a row that deletes its identity."""
+"""True in a row of a run that deletes its identity."""
 
 ROW = "__row"
 
@@ -76,26 +76,26 @@ def newest(frames: Sequence[pl.DataFrame], ident: Sequence[str], within: str | N
     rows = pl.concat([frame for frame in frames if len(frame)] or frames[:1])
     order = _order(rows, within)
     rows = rows if _is_sorted(order) else rows[order]
-    again = _repeats(rows, within)
-    if not again.any():
+    repeated = _repeats(rows, within)
+    if not repeated.any():
         return rows
-    pairs = np.flatnonzero(again)
+    pairs = np.flatnonzero(repeated)
     if equal(rows[pairs], rows[pairs + 1], ident).all():
-        return rows.filter(pl.Series(np.concatenate([[True], ~again])))
-    # Different identities at one position: of those rows, and no others, each identity's first stays.
-    beside = np.union1d(pairs, pairs + 1)
+        return rows.filter(pl.Series(np.concatenate([[True], ~repeated])))
+    # Different identities at one position: of those rows, keep the first of each identity.
+    shared = np.union1d(pairs, pairs + 1)
     columns = dict.fromkeys([HASH, *([within] if within else []), *ident])
-    firsts = rows[beside].with_row_index(ROW).unique(subset=[*columns], keep="first", maintain_order=True)[ROW]
-    if len(firsts) == len(beside):
+    firsts = rows[shared].with_row_index(ROW).unique(subset=[*columns], keep="first", maintain_order=True)[ROW]
+    if len(firsts) == len(shared):
         return rows
-    stays = np.ones(rows.height, dtype=np.bool_)
-    stays[beside] = False
-    stays[beside[firsts.to_numpy()]] = True
-    return rows.filter(pl.Series(stays))
+    keep = np.ones(rows.height, dtype=np.bool_)
+    keep[shared] = False
+    keep[shared[firsts.to_numpy()]] = True
+    return rows.filter(pl.Series(keep))
 
 
 def equal(left: pl.DataFrame, right: pl.DataFrame, columns: Sequence[str]) -> Mask:
-    """Which rows of two frames of the same height agree in `columns`; NULL = NULL, NaN = NaN, -0.0 = 0.0."""
+    """A mask of the rows in which two frames agree in `columns`; NULL = NULL, NaN = NaN, -0.0 = 0.0."""
     same = np.ones(left.height, dtype=np.bool_)
     for name in columns:
         same &= left[name].eq_missing(right[name]).to_numpy()
@@ -116,10 +116,10 @@ def _is_sorted(order: np.ndarray[tuple[int], np.dtype[np.intp]]) -> bool:
 
 
 def _repeats(rows: pl.DataFrame, within: str | None) -> Mask:
-    """For each row but the last whether the next one is at the same position."""
-    again: Mask = np.ones(max(rows.height - 1, 0), dtype=np.bool_)
+    """For each row but the last: is the next one at the same position?"""
+    repeated: Mask = np.ones(max(rows.height - 1, 0), dtype=np.bool_)
     for name in (HASH, within):
         if name is not None:
             values = rows[name].to_numpy()
-            again &= values[1:] == values[:-1]
-    return again
+            repeated &= values[1:] == values[:-1]
+    return repeated

@@ -18,7 +18,7 @@ from tidegate.kernels.state.table import RunTable
 
 @dataclass
 class MemorySegments:
-    """Named blobs in a dict. `calls` and `traffic` count what went through the door."""
+    """Named blobs in a dict. `calls` and `traffic` count the calls and the bytes read or written."""
 
     blobs: dict[str, bytes] = field(default_factory=dict)
     calls: int = 0
@@ -43,7 +43,7 @@ class MemorySegments:
             yield name, self.blobs[name]
 
     def copy(self) -> MemorySegments:
-        """The same blobs, changed apart from these: what a step that runs again starts from."""
+        """An independent copy, to run a step twice from the same state."""
         return MemorySegments(dict(self.blobs))
 
     def _count(self, blob: bytes | None) -> None:
@@ -77,8 +77,8 @@ class Store:
         return self._tables[name]
 
     def find_table(self, name: str, ident: Sequence[str] | None) -> RunTable | None:
-        """A table with the columns it was stored with; None if nothing is stored in it. No `ident`: all columns but
-        hashes and what a step adds to them."""
+        """A table with its stored columns; None if nothing is stored. Without `ident`, rows are identified by all
+        columns but hashes and those that a step adds."""
         if name in self._tables:
             return self._tables[name]
         layout = self._layouts.get(name, Layout())

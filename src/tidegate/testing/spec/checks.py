@@ -1,4 +1,4 @@
-"""What a spec file expects, held against the engine: one function per kind of check."""
+"""The checks of a spec file: one function per kind."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from tidegate.core.types import Type
 from tidegate.errors import Error, render
 from tidegate.testing.spec import model, values
 from tidegate.testing.spec.compare import Comparable, comparable, diff
-from tidegate.testing.spec.outcome import Outcome, Stop
-from tidegate.testing.spec.report import side_by_side
+from tidegate.testing.spec.report import Outcome, Stop, side_by_side
 
 
 @singledispatch
 def check(item: model.Item, outcome: Outcome) -> None:
-    """Records a failure if the item does not hold."""
+    """Record a failure if the item does not hold."""
     raise TypeError(f"no check for {type(item).__name__}")
 
 
 @check.register
 def _(item: model.Kind, outcome: Outcome) -> None:
-    found = outcome.engine.db.kind(item.view)
-    if found != item.kind:
-        outcome.fail(item.line, f"{item.view} is of kind {found}, expected {item.kind}", view=item.view)
+    kind = outcome.engine.db.kind(item.view)
+    if kind != item.kind:
+        outcome.fail(item.line, f"{item.view} is of kind {kind}, expected {item.kind}", view=item.view)
 
 
 @check.register
@@ -31,7 +30,7 @@ def _(item: model.Emits, outcome: Outcome) -> None:
     if item.view.lower() not in outcome.emitted:
         raise Error("UNKNOWN_RELATION", f"{item.view} is no view that was maintained in this step")
     kinds = tuple(kind for _, kind in outcome.engine.columns(item.view))
-    actual = [(one.op, one.values) for one in outcome.emitted[item.view.lower()]]
+    actual = [(change.op, change.values) for change in outcome.emitted[item.view.lower()]]
     _compare(item, outcome, f"< {item.view}", item.rows, kinds, actual, item.view)
 
 
@@ -62,19 +61,19 @@ def _(item: model.Watermark, outcome: Outcome) -> None:
     kinds = {name.lower(): kind for name, kind in outcome.engine.columns(item.relation)}
     if item.column.lower() not in kinds:
         raise Error("UNKNOWN_COLUMN", f"{item.relation} has no column {item.column}")
-    found = str(rows[0][0]) if rows and rows[0][0] is not None else "none"
-    shown, wanted = (_watermark(text, kinds[item.column.lower()]) for text in (found, item.value))
-    if shown != wanted:
-        outcome.fail(item.line, f"the watermark of {item.relation}.{item.column} is {shown}, expected {wanted}")
+    value = str(rows[0][0]) if rows and rows[0][0] is not None else "none"
+    actual, expected = (_watermark(text, kinds[item.column.lower()]) for text in (value, item.value))
+    if actual != expected:
+        outcome.fail(item.line, f"the watermark of {item.relation}.{item.column} is {actual}, expected {expected}")
 
 
 def _watermark(text: str, kind: Type) -> str:
-    """A watermark as values of its column are shown; `none` and `infinity` are words."""
+    """A watermark in the format of its column; `none` and `infinity` stay."""
     return text if text in ("none", "infinity") else values.show(values.parse(text, kind), kind)
 
 
 @check.register
-def _(item: model.Refused, outcome: Outcome) -> None:
+def _(item: model.Rejected, outcome: Outcome) -> None:
     try:
         outcome.engine.db.sql(item.statement)
     except Error as problem:
@@ -85,16 +84,17 @@ def _(item: model.Refused, outcome: Outcome) -> None:
 
 
 def check_warnings(item: model.Warned, outcome: Outcome, warnings: list[Any]) -> None:
-    """The statement was accepted: with that warning?"""
-    found = next((one for one in warnings if item.code in ("*", one.code)), None)
-    if found is None:
-        outcome.fail(item.line, f"no warning {item.code}", [render(one) for one in warnings])
+    """Check that an accepted statement had the expected warning."""
+    warning = next((each for each in warnings if item.code in ("*", each.code)), None)
+    if warning is None:
+        outcome.fail(item.line, f"no warning {item.code}", [render(each) for each in warnings])
     else:
-        check_text(item, outcome, found.code, render(found))
+        check_text(item, outcome, warning.code, render(warning))
 
 
-def check_text(item: model.Refused | model.Warned, outcome: Outcome, code: str, text: str) -> None:
-    absent = [one for one in item.texts if one.lower() not in text.lower()]
+def check_text(item: model.Rejected | model.Warned, outcome: Outcome, code: str, text: str) -> None:
+    text = text.replace(outcome.spec.prefix, "") if outcome.spec.prefix else text
+    absent = [expected for expected in item.texts if expected.lower() not in text.lower()]
     if item.code not in ("*", code):
         outcome.fail(item.line, f"code {code}, expected {item.code}", text.splitlines())
     elif absent:
@@ -111,10 +111,10 @@ def _compare(
     view: str | None = None,
 ) -> None:
     expected = [_expected(what, row, kinds) for row in rows]
-    found = [comparable(row, kinds, op) for op, row in actual]
-    problem = diff(expected, found)
+    rows_now = [comparable(row, kinds, op) for op, row in actual]
+    problem = diff(expected, rows_now)
     if problem:
-        lines = side_by_side(problem, [_line(one, kinds) for one in expected], [_line(one, kinds) for one in found])
+        lines = side_by_side(problem, [_line(row, kinds) for row in expected], [_line(row, kinds) for row in rows_now])
         outcome.fail(item.line, what, lines, view)
 
 

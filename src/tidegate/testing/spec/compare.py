@@ -1,4 +1,4 @@
-"""Rows as multisets: which are missing, which are too many. Doubles agree within a relative 1e-9."""
+"""Compares multisets of rows. Doubles are equal within a relative tolerance of 1e-9."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAN = "NaN"
 
 @dataclass(frozen=True)
 class Comparable:
-    """A row with values that can be compared, and the op it came with (empty: content has none)."""
+    """A row in canonical values, with its op (empty for rows that are not changes)."""
 
     values: tuple[Any, ...]
     op: str = ""
@@ -27,7 +27,7 @@ class Comparable:
 
 @dataclass(frozen=True)
 class Diff:
-    """How two multisets differ: index pairs of what agrees, and the indices left on either side."""
+    """The difference of two multisets: index pairs of equal rows, and the indices left on either side."""
 
     agreed: tuple[tuple[int, int], ...]
     missing: tuple[int, ...]
@@ -38,12 +38,12 @@ class Diff:
 
 
 def comparable(row: Sequence[Any], kinds: Sequence[Type], op: str = "") -> Comparable:
-    """A row in the form in which rows are compared."""
+    """A row in canonical values."""
     return Comparable(tuple(canonical(value, kind) for value, kind in zip(row, kinds, strict=True)), op)
 
 
 def canonical(value: Any, kind: Type) -> Any:
-    """Equal values of a type, whatever Python shapes they came in, become equal hashable values."""
+    """A hashable value that is the same for all Python values that are equal by their type."""
     if value is None:
         return None
     if kind.name in FLOATING:
@@ -59,10 +59,10 @@ def canonical(value: Any, kind: Type) -> Any:
             return tuple(canonical(item, kind.inner[0]) for item in value)
         case "struct":
             fields = zip(members(value, kind), kind.inner, strict=True)
-            return tuple(canonical(one, inner) for one, inner in fields)
+            return tuple(canonical(member, inner) for member, inner in fields)
         case "map":
             key, item = kind.inner
-            return frozenset((canonical(one, key), canonical(other, item)) for one, other in pairs(value))
+            return frozenset((canonical(name, key), canonical(entry, item)) for name, entry in pairs(value))
         case "binary":
             return bytes(value)
         case _:
@@ -70,22 +70,22 @@ def canonical(value: Any, kind: Type) -> Any:
 
 
 def diff(expected: Sequence[Comparable], actual: Sequence[Comparable], slack: float = 0.0) -> Diff:
-    """Pairs up what agrees: first what is equal, then exact ops before bare ones, doubles within tolerance.
+    """Pair up equal rows, then those equal within tolerance, rows with exact ops before those with bare ones.
 
-    `slack` is an absolute tolerance on top, for an expectation that was itself computed in doubles."""
+    `slack` is an additional absolute tolerance, for expectations that were computed in doubles."""
     open_actual: dict[Comparable, list[int]] = defaultdict(list)
     for index, row in enumerate(actual):
         open_actual[row].append(index)
     agreed, left = [], []
     for index, row in enumerate(expected):
-        found = open_actual.get(row)
-        if found:
-            agreed.append((index, found.pop(0)))
+        equal = open_actual.get(row)
+        if equal:
+            agreed.append((index, equal.pop(0)))
         else:
             left.append(index)
     rest = sorted(index for indices in open_actual.values() for index in indices)
     missing = []
-    for index in sorted(left, key=lambda one: len(expected[one].op) == 1):
+    for index in sorted(left, key=lambda index: len(expected[index].op) == 1):
         match = next((other for other in rest if agrees(expected[index], actual[other], slack)), None)
         if match is None:
             missing.append(index)
@@ -96,7 +96,7 @@ def diff(expected: Sequence[Comparable], actual: Sequence[Comparable], slack: fl
 
 
 def agrees(expected: Comparable, actual: Comparable, slack: float = 0.0) -> bool:
-    """Whether a row is the expected one; a bare `+` or `-` stands for any op of its sign."""
+    """True if a row is the expected one; a bare `+` or `-` stands for any op of its sign."""
     return (
         actual.op.startswith(expected.op)
         and len(expected.values) == len(actual.values)
@@ -105,7 +105,7 @@ def agrees(expected: Comparable, actual: Comparable, slack: float = 0.0) -> bool
 
 
 def same(one: Any, other: Any, slack: float = 0.0) -> bool:
-    """Equality of canonical values, with tolerance for doubles and by meaning for JSON texts."""
+    """Equality of canonical values, with a tolerance for doubles; JSON texts are compared as JSON."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=slack)
     if isinstance(one, tuple) and isinstance(other, tuple):

@@ -1,4 +1,4 @@
-"""What a view emitted in one user-level step, from the changes of its micro-batches: `+I a`, then `a` becoming `b`, is
+"""The net changes of a view in one step of a spec, from those of its micro-batches: `+I a`, then `-U a`, `+U b`, is
 `+I b`."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Emitted:
-    """One change as it left a view: micro-batch, op, and the row's values in column order, in comparable form."""
+    """One change that a view emitted: micro-batch, op, and the row in canonical values."""
 
     step: int
     op: str
@@ -19,9 +19,9 @@ class Emitted:
 
 
 def consolidate(changes: Sequence[Emitted], key: Sequence[int] | None, upsert: bool) -> list[Emitted]:
-    """The net changes. `key` are the positions of the key's columns, None if the key is unknown or not selected.
+    """The net changes. `key` are the indexes of the key columns, None if the key is unknown or not selected.
 
-    The changes of a single micro-batch are consolidated by the engine: they are left as they are."""
+    The engine consolidates each micro-batch, so changes of a single one are returned unchanged."""
     if len({change.step for change in changes}) <= 1:
         return list(changes)
     if upsert and key is not None:
@@ -31,44 +31,44 @@ def consolidate(changes: Sequence[Emitted], key: Sequence[int] | None, upsert: b
 
 
 def _net(changes: Sequence[Emitted]) -> list[Emitted]:
-    """Cancels insertions and retractions of equal rows; what is left keeps the op it came with."""
+    """Cancel insertions and retractions of equal rows; the rest keep their op."""
     weights: Counter[Hashable] = Counter()
     for change in changes:
         weights[change.values] += _sign(change)
-    kept = []
+    net = []
     for change in reversed(changes):
         if weights[change.values] * _sign(change) > 0:
             weights[change.values] -= _sign(change)
-            kept.append(change)
-    return sorted(kept, key=_sign)
+            net.append(change)
+    return sorted(net, key=_sign)
 
 
 def _pair_by_key(net: Sequence[Emitted], key: Sequence[int]) -> list[Emitted]:
-    """A key that lost one row and got another was updated; otherwise it came or went."""
-    gone = {_key(change, key) for change in net if _sign(change) < 0}
-    came = {_key(change, key) for change in net if _sign(change) > 0}
-    return [_with_op(change, _key(change, key) in gone & came) for change in net]
+    """A key with a retraction and an insertion is updated; other keys are inserted or deleted."""
+    retracted = {_key(change, key) for change in net if _sign(change) < 0}
+    inserted = {_key(change, key) for change in net if _sign(change) > 0}
+    return [_with_op(change, _key(change, key) in retracted & inserted) for change in net]
 
 
 def _balance(net: Sequence[Emitted]) -> list[Emitted]:
-    """Without a key, an update that lost its other half is an insertion or a deletion."""
+    """Without a key, an update whose other half was cancelled becomes an insertion or a deletion."""
     updates = Counter(change.op for change in net if change.op in ("-U", "+U"))
     even = updates["-U"] == updates["+U"]
     return [change if even or change.op not in updates else _with_op(change, False) for change in net]
 
 
 def _last_per_key(changes: Sequence[Emitted], key: Sequence[int]) -> list[Emitted]:
-    """An upsert output: the last change of each key, as an insertion if the step began with one."""
+    """Upserts: the last change of each key, as an insertion if the first one was."""
     first: dict[Hashable, Emitted] = {}
     last: dict[Hashable, Emitted] = {}
     for change in changes:
         first.setdefault(_key(change, key), change)
         last[_key(change, key)] = change
-    born = {one for one, change in first.items() if change.op == "+I"}
-    kept = {one: change for one, change in last.items() if not (one in born and change.op == "-D")}
+    new = {key_ for key_, change in first.items() if change.op == "+I"}
     return [
-        Emitted(change.step, "+I" if one in born and change.op == "+U" else change.op, change.values)
-        for one, change in kept.items()
+        Emitted(change.step, "+I" if key_ in new and change.op == "+U" else change.op, change.values)
+        for key_, change in last.items()
+        if not (key_ in new and change.op == "-D")
     ]
 
 

@@ -1,4 +1,4 @@
-"""The engine under test: a database in a temporary folder, in virtual time, that can be restarted at will."""
+"""The engine under test: a database in a temporary folder, in virtual time, that can be restarted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import tidegate
 from tidegate.core.types import Type, from_arrow, parse_type
 from tidegate.database import runtime_of
 from tidegate.errors import Error
-from tidegate.testing.inputs import DELETE, INSERT, TOMBSTONE, Given
+from tidegate.testing.oracle.inputs import DELETE, INSERT, TOMBSTONE, InputRow
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling expressions takes longer than a handful of rows."""
 
 
 class Engine:
-    """A database and what a spec does with it."""
+    """A database, and the operations that a spec needs."""
 
     def __init__(self, folder: Path, spark: Any, partitions: int = 1) -> None:
         self._folder = folder
@@ -30,26 +30,26 @@ class Engine:
         return tidegate.connect(str(self._folder), spark=self._spark, config=self._config, clock="virtual")
 
     def restart(self) -> None:
-        """Ends the engine and begins a fresh one on the same folder."""
+        """Close the database and open it again."""
         self.db.close()
         self.db = self._connect()
 
     def close(self) -> None:
         self.db.close()
 
-    def feed(self, rows: list[tuple[str, Given]], advances: list[tuple[str, Any]]) -> None:
-        """Everything is one atomic input; rows keep their order."""
+    def feed(self, rows: list[tuple[str, InputRow]], advances: list[tuple[str, Any]]) -> None:
+        """Write rows, in order, and advance watermarks, all as one atomic input."""
         if not rows and not advances:
             return
         with self.db.batch() as batch:
-            for (relation, action), group in groupby(rows, key=lambda one: (one[0], one[1].action)):
-                give = {INSERT: batch.insert, DELETE: batch.delete, TOMBSTONE: batch.tombstone}[action]
-                give(relation, [given.row for _, given in group])
-            for place, value in advances:
-                batch.advance(place, value)
+            for (relation, action), group in groupby(rows, key=lambda item: (item[0], item[1].action)):
+                write = {INSERT: batch.insert, DELETE: batch.delete, TOMBSTONE: batch.tombstone}[action]
+                write(relation, [written.row for _, written in group])
+            for column, value in advances:
+                batch.advance(column, value)
 
     def step(self) -> range:
-        """Runs until idle; the micro-batches that ran."""
+        """Run until idle; returns the micro-batches that ran."""
         return range(*_bounds(self.db.step().steps))
 
     def clock(self, micros: int) -> range:
@@ -68,17 +68,17 @@ class Engine:
         return runtime_of(self.db).catalog.value.get(view).key
 
     def changes(self, view: str, steps: range) -> list[Any]:
-        """What left the view in these micro-batches."""
+        """What the view emitted in these micro-batches."""
         return list(self.db.changes(view, from_step=steps.start, to_step=steps.stop - 1)) if steps else []
 
     def ask(self, query: str) -> tuple[tuple[Type, ...], list[tuple[Any, ...]]]:
         """The types and rows of an ad-hoc query, or of a statement that answers with rows."""
         table = self.db.sql(query).arrow()
         columns = [column.to_pylist() for column in table.columns]
-        return tuple(from_arrow(one.type) for one in table.schema), list(zip(*columns, strict=True))
+        return tuple(from_arrow(field.type) for field in table.schema), list(zip(*columns, strict=True))
 
     def plan(self, view: str) -> str | None:
-        """EXPLAIN of a view; a relation that has none has no plan."""
+        """EXPLAIN of a view; None for other relations."""
         try:
             return str(self.db.explain(view, stage="circuit"))
         except Error:

@@ -1,4 +1,4 @@
-"""A spec file as plain data: its title and, in order, what it does and what it expects."""
+"""A spec file as plain data: its title and its items in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.errors import Error
 
 
 class SpecSyntaxError(Error):
-    """A spec file that cannot be read: which line, and what was expected there."""
+    """A syntax error in a spec file, with its line."""
 
     def __init__(self, path: Path, line: int, message: str, hint: str | None = None) -> None:
         super().__init__("SPEC_SYNTAX", f"{path}:{line}: {message}", hint=hint)
@@ -17,7 +17,7 @@ class SpecSyntaxError(Error):
 
 @dataclass(frozen=True)
 class Row:
-    """One row as written: its cells, and what stands before and after them.
+    """One row as written.
 
     `sign` is `-` for a delete, the op of an expected change (`+I`, `-`, ...), or empty; `tombstone` is a ` !` at the
     end. A quoted cell keeps its quotes."""
@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Item:
-    """Anything a spec file says, with the line it stands on."""
+    """An item of a spec file, with its line."""
 
     line: int
 
@@ -71,7 +71,7 @@ class Advance:
 
 @dataclass(frozen=True)
 class Run(Item):
-    """Something that runs the pipeline until idle: the frame that `<` checks speak about."""
+    """An item that runs the pipeline until idle; `<` checks refer to the last one."""
 
     title: str
 
@@ -97,7 +97,7 @@ class End(Run):
 
 @dataclass(frozen=True)
 class Emits(Item):
-    """`< VIEW`: exactly these changes left the view in this step."""
+    """`< VIEW`: the view emitted exactly these changes in this step."""
 
     view: str
     rows: tuple[Row, ...]
@@ -105,7 +105,7 @@ class Emits(Item):
 
 @dataclass(frozen=True)
 class Content(Item):
-    """`= RELATION`: exactly these rows are in it now."""
+    """`= RELATION`: the relation contains exactly these rows."""
 
     relation: str
     rows: tuple[Row, ...]
@@ -113,7 +113,7 @@ class Content(Item):
 
 @dataclass(frozen=True)
 class Ask(Item):
-    """`? SELECT ...`: exactly these rows are its answer now."""
+    """`? SELECT ...`: the query returns exactly these rows."""
 
     query: str
     rows: tuple[Row, ...]
@@ -121,7 +121,7 @@ class Ask(Item):
 
 @dataclass(frozen=True)
 class Late(Item):
-    """`late RELATION n`: how many of its rows were refused as late so far."""
+    """`late RELATION n`: the number of its late rows so far."""
 
     relation: str
     count: int
@@ -138,12 +138,12 @@ class Watermark(Item):
 
 @dataclass(frozen=True)
 class Restart(Item):
-    """`restart`: stop, and resume from the checkpoint in a fresh engine."""
+    """`restart`: close the database and resume from the checkpoint."""
 
 
 @dataclass(frozen=True)
-class Refused(Item):
-    """`error CODE`: the statement is refused with that code and a text that contains all of `texts`."""
+class Rejected(Item):
+    """`error CODE`: the statement fails with that code and a text that contains all of `texts`."""
 
     code: str
     statement: str
@@ -152,7 +152,7 @@ class Refused(Item):
 
 @dataclass(frozen=True)
 class Warned(Item):
-    """`warning CODE`: the statement is accepted, with that warning."""
+    """`warning CODE`: the statement succeeds with that warning."""
 
     code: str
     statement: str
@@ -161,11 +161,12 @@ class Warned(Item):
 
 @dataclass(frozen=True)
 class Spec:
-    """A whole file."""
+    """A whole file. `prefix` is what was put before the names of its relations, so that it can share a database."""
 
     path: Path
     title: str
     items: tuple[Item, ...]
+    prefix: str = ""
 
     @property
     def runs(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.core.durations import parse_micros
-from tidegate.testing.spec import cells
+from tidegate.testing.spec import values
 from tidegate.testing.spec.model import (
     Advance,
     Ask,
@@ -19,7 +19,7 @@ from tidegate.testing.spec.model import (
     Item,
     Kind,
     Late,
-    Refused,
+    Rejected,
     Restart,
     Row,
     Rows,
@@ -36,7 +36,7 @@ KINDS = ("append", "upsert", "changelog")
 
 @dataclass(frozen=True)
 class Block:
-    """A heading (its word and what follows the word) and the lines that belong to it, with their numbers."""
+    """A heading, split into its first word and the rest, and its indented lines with their numbers."""
 
     path: Path
     line: int
@@ -44,28 +44,28 @@ class Block:
     rest: str
     body: tuple[tuple[int, str], ...]
 
-    def wrong(self, message: str, line: int | None = None, hint: str | None = None) -> SpecSyntaxError:
+    def error(self, message: str, line: int | None = None, hint: str | None = None) -> SpecSyntaxError:
         return SpecSyntaxError(self.path, line or self.line, message, hint)
 
 
 def read(path: Path) -> Spec:
-    """The spec in a file."""
+    """Read a spec file."""
     return parse(path.read_text(encoding="utf-8"), path)
 
 
 def parse(text: str, path: Path = Path("<text>")) -> Spec:
-    """The spec in a text. Line one is `# title`."""
+    """Parse the text of a spec file. Line one is `# title`."""
     lines = text.splitlines()
     if not lines or not lines[0].startswith("# ") or not lines[0][2:].strip():
         raise SpecSyntaxError(path, 1, "line one must be the title", "write `# What holds, in one sentence.`")
     items: list[Item] = []
     for block in _blocks(path, lines):
         if block.word in INPUTS:
-            _into_step(block, items, INPUTS[block.word](block))
+            _add_to_step(block, items, INPUTS[block.word](block))
         elif block.word in ITEMS:
             items.append(ITEMS[block.word](block))
         else:
-            raise block.wrong(f"unknown heading {block.word!r}", hint="headings: " + ", ".join([*ITEMS, *INPUTS]))
+            raise block.error(f"unknown heading {block.word!r}", hint="headings: " + ", ".join([*ITEMS, *INPUTS]))
     return Spec(path, lines[0][2:].strip(), tuple(items))
 
 
@@ -93,24 +93,24 @@ def _block(path: Path, heading: tuple[int, str], body: list[tuple[int, str]]) ->
     return Block(path, number, word, rest.strip(), tuple(body))
 
 
-def _into_step(block: Block, items: list[Item], given: Rows | Advance) -> None:
-    """Rows and frontiers join the step that was begun last; once something was checked, that step has run."""
+def _add_to_step(block: Block, items: list[Item], input_: Rows | Advance) -> None:
+    """Add rows or an advance to the last step. After a check that step has run, and nothing can be added."""
     last = items[-1] if items else None
     if not isinstance(last, Step):
-        raise block.wrong(f"`{block.word} {block.rest}` is not inside a step", hint="begin one with `step TEXT`")
-    items[-1] = replace(last, inputs=(*last.inputs, given))
+        raise block.error(f"`{block.word} {block.rest}` is not inside a step", hint="begin one with `step TEXT`")
+    items[-1] = replace(last, inputs=(*last.inputs, input_))
 
 
 def _sql(block: Block) -> Sql:
     if not block.body:
-        raise block.wrong("`sql` has no statements")
+        raise block.error("`sql` has no statements")
     return Sql(block.line, "\n".join(line for _, line in block.body))
 
 
 def _kind(block: Block) -> Kind:
     view, kind = _words(block, 2, "kind VIEW append|upsert|changelog")
     if kind not in KINDS:
-        raise block.wrong(f"{kind!r} is not a kind", hint="a kind is append, upsert or changelog")
+        raise block.error(f"{kind!r} is not a kind", hint="a kind is append, upsert or changelog")
     return Kind(block.line, view, kind)
 
 
@@ -124,7 +124,7 @@ def _clock(block: Block) -> Clock:
     duration = block.rest
     amount = parse_micros(duration.removeprefix("+")) if duration.startswith("+") else None
     if amount is None:
-        raise block.wrong(f"{duration!r} is not a duration", hint="write it as +500ms, +10s or +1h30m")
+        raise block.error(f"{duration!r} is not a duration", hint="write it as +500ms, +10s or +1h30m")
     return Clock(block.line, f"clock {duration}", amount)
 
 
@@ -139,64 +139,64 @@ def _restart(block: Block) -> Restart:
 
 
 def _rows_in(block: Block) -> Rows:
-    (relation,) = _named(block, "> RELATION")
+    (relation,) = _single_word(block, "> RELATION")
     return Rows(block.line, relation, tuple(_input_row(number, line.strip()) for number, line in block.body))
 
 
 def _input_row(number: int, text: str) -> Row:
-    sign, text = cells.split_delete(text)
-    tombstone, text = cells.split_tombstone(text)
-    return Row(number, cells.split(text), sign, tombstone)
+    sign, text = values.split_delete(text)
+    tombstone, text = values.split_tombstone(text)
+    return Row(number, values.split(text), sign, tombstone)
 
 
 def _advance(block: Block) -> Advance:
-    place, _, value = block.rest.partition(" ")
-    relation, column = _place(block, place, "advance RELATION.column VALUE")
+    qualified, _, value = block.rest.partition(" ")
+    relation, column = _column(block, qualified, "advance RELATION.column VALUE")
     return Advance(block.line, relation, column, _value(block, value))
 
 
 def _emits(block: Block) -> Emits:
-    (view,) = _named(block, "< VIEW")
+    (view,) = _single_word(block, "< VIEW")
     return Emits(block.line, view, tuple(_change(block, number, line.strip()) for number, line in block.body))
 
 
 def _change(block: Block, number: int, text: str) -> Row:
-    op, text = cells.split_op(text)
+    op, text = values.split_op(text)
     if not op:
-        raise block.wrong("a change begins with its op", number, "write +I, -U, +U, -D, or a bare + or -")
-    return Row(number, cells.split(text), op)
+        raise block.error("a change begins with its op", number, "write +I, -U, +U, -D, or a bare + or -")
+    return Row(number, values.split(text), op)
 
 
 def _content(block: Block) -> Content:
-    (relation,) = _named(block, "= RELATION")
+    (relation,) = _single_word(block, "= RELATION")
     return Content(block.line, relation, _plain_rows(block))
 
 
 def _ask(block: Block) -> Ask:
     if not block.rest:
-        raise block.wrong("`?` is followed by a query")
+        raise block.error("`?` is followed by a query")
     return Ask(block.line, block.rest.rstrip(";"), _plain_rows(block))
 
 
 def _plain_rows(block: Block) -> tuple[Row, ...]:
-    return tuple(Row(number, cells.split(line.strip())) for number, line in block.body)
+    return tuple(Row(number, values.split(line.strip())) for number, line in block.body)
 
 
 def _late(block: Block) -> Late:
     relation, count = _words(block, 2, "late RELATION n")
     if not count.isdigit():
-        raise block.wrong(f"{count!r} is not a number of rows")
+        raise block.error(f"{count!r} is not a number of rows")
     return Late(block.line, relation, int(count))
 
 
 def _watermark(block: Block) -> Watermark:
-    place, _, value = block.rest.partition(" ")
-    relation, column = _place(block, place, "watermark RELATION.column VALUE")
+    qualified, _, value = block.rest.partition(" ")
+    relation, column = _column(block, qualified, "watermark RELATION.column VALUE")
     return Watermark(block.line, relation, column, _value(block, value))
 
 
-def _refused(block: Block) -> Refused:
-    return Refused(block.line, *_statement(block))
+def _rejected(block: Block) -> Rejected:
+    return Rejected(block.line, *_statement(block))
 
 
 def _warned(block: Block) -> Warned:
@@ -204,18 +204,18 @@ def _warned(block: Block) -> Warned:
 
 
 def _statement(block: Block) -> tuple[str, str, tuple[str, ...]]:
-    (code,) = _named(block, f"{block.word} CODE")
-    said = [line for _, line in block.body if not line.strip().startswith("~")]
+    (code,) = _single_word(block, f"{block.word} CODE")
+    statement = [line for _, line in block.body if not line.strip().startswith("~")]
     texts = [line.strip()[1:].strip() for _, line in block.body if line.strip().startswith("~")]
-    if not said:
-        raise block.wrong(f"`{block.word} {code}` has no statement")
-    return code, "\n".join(said), tuple(texts)
+    if not statement:
+        raise block.error(f"`{block.word} {code}` has no statement")
+    return code, "\n".join(statement), tuple(texts)
 
 
-def _named(block: Block, usage: str) -> list[str]:
+def _single_word(block: Block, usage: str) -> list[str]:
     words = block.rest.split()
     if len(words) != 1:
-        raise block.wrong(f"expected `{usage}`")
+        raise block.error(f"expected `{usage}`")
     return words
 
 
@@ -223,27 +223,27 @@ def _words(block: Block, count: int, usage: str) -> list[str]:
     _no_body(block)
     words = block.rest.split()
     if len(words) != count:
-        raise block.wrong(f"expected `{usage}`")
+        raise block.error(f"expected `{usage}`")
     return words
 
 
-def _place(block: Block, text: str, usage: str) -> tuple[str, str]:
+def _column(block: Block, text: str, usage: str) -> tuple[str, str]:
     _no_body(block)
     if not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", text):
-        raise block.wrong(f"expected `{usage}`")
+        raise block.error(f"expected `{usage}`")
     relation, _, column = text.rpartition(".")
     return relation, column
 
 
 def _value(block: Block, text: str) -> str:
     if not text.strip():
-        raise block.wrong(f"`{block.word}` needs a value")
+        raise block.error(f"`{block.word}` needs a value")
     return text.strip()
 
 
 def _no_body(block: Block) -> None:
     if block.body:
-        raise block.wrong(f"`{block.word}` has no indented lines", block.body[0][0])
+        raise block.error(f"`{block.word}` has no indented lines", block.body[0][0])
 
 
 ITEMS: dict[str, Callable[[Block], Item]] = {
@@ -259,7 +259,7 @@ ITEMS: dict[str, Callable[[Block], Item]] = {
     "late": _late,
     "watermark": _watermark,
     "waterline": _watermark,
-    "error": _refused,
+    "error": _rejected,
     "warning": _warned,
 }
 INPUTS: dict[str, Callable[[Block], Rows | Advance]] = {">": _rows_in, "advance": _advance}

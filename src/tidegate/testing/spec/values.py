@@ -1,4 +1,4 @@
-"""Values as spec files write them: read by the type of their column, printed so that they can be read again."""
+"""The cells of a spec file: splits a line into cells, and converts cells to values of their column's type and back."""
 
 from __future__ import annotations
 
@@ -13,22 +13,72 @@ from tidegate.core.types import FLOATING, INTEGRAL, Type
 
 DAY = "2020-01-01"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OPS = ("+I", "-U", "+U", "-D", "+", "-")
 _FLOATS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf", "inf": "inf", "-inf": "-inf"}
 
 
+def split(text: str) -> tuple[str, ...]:
+    """Splits a line at `|`: `a | 'x | y' | {"k": "v | w"}` has three cells. Quoted cells keep their quotes."""
+    cells, position = [], 0
+    while True:
+        end = _end_of_cell(text, position)
+        cells.append(text[position:end].strip())
+        if end >= len(text):
+            return tuple(cells)
+        position = end + 1
+
+
+def split_op(text: str) -> tuple[str, str]:
+    """`+I a | 1` is the op `+I` and the rest; without an op, the op is empty."""
+    for op in OPS:
+        if text == op or text.startswith(op + " "):
+            return op, text[len(op) :].strip()
+    return "", text
+
+
+def split_delete(text: str) -> tuple[str, str]:
+    """`- a | 1` deletes; `-1 | a` is a row with a negative number."""
+    return ("-", text[2:].strip()) if text.startswith("- ") else ("", text)
+
+
+def split_tombstone(text: str) -> tuple[bool, str]:
+    """`a !` is a tombstone of the key `a`."""
+    return (True, text[:-2].strip()) if text.endswith(" !") else (False, text)
+
+
+def _end_of_cell(text: str, start: int) -> int:
+    first = len(text) - len(text[start:].lstrip())
+    quote = {"'": "'", "{": '"', "[": '"'}.get(text[first : first + 1])
+    if quote is None:
+        end = text.find("|", start)
+        return len(text) if end < 0 else end
+    inside = escaped = False
+    for position in range(first, len(text)):
+        letter = text[position]
+        if escaped:
+            escaped = False
+        elif letter == "\\" and quote == '"' and inside:
+            escaped = True
+        elif letter == quote:
+            inside = not inside
+        elif letter == "|" and not inside:
+            return position
+    return len(text)
+
+
 class JsonText(str):
-    """A text that was written as JSON: equal to any text that means the same JSON."""
+    """A string written as JSON: equal to any string with the same JSON value."""
 
 
 class WrongValue(ValueError):
-    """A cell that is no value of its column's type."""
+    """A cell that cannot be parsed as its column's type."""
 
     def __init__(self, text: str, kind: Type) -> None:
         super().__init__(f"{text} is not a value of type {str(kind).upper()}")
 
 
 def parse(cell: str, kind: Type) -> Any:
-    """The value that a cell of a column of this type means."""
+    """The value of a cell in a column of this type."""
     if cell == "NULL":
         return None
     quoted = len(cell) >= 2 and cell.startswith("'") and cell.endswith("'")
@@ -133,7 +183,7 @@ def show(value: Any, kind: Type) -> str:
 
 
 def show_time(value: datetime) -> str:
-    """A timestamp, as short as can be: `12:00:03` on the first day of virtual time."""
+    """A timestamp without the date if it is the first day of virtual time: `12:00:03`."""
     return render.text(value).removeprefix(DAY + " ")
 
 
@@ -146,7 +196,7 @@ def _show_text(text: str) -> str:
 
 
 def _plain(value: Any, kind: Type) -> Any:
-    """A nested value as JSON can hold it."""
+    """A nested value as a JSON value."""
     if value is None:
         return None
     match kind.name:
