@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 VIEWS = """
 CREATE MATERIALIZED VIEW names AS SELECT name, COUNT(*) AS n FROM users GROUP BY name;
 CREATE VIEW often (who, times) AS SELECT name, n FROM names WHERE n > 1;
+CREATE VIEW most AS SELECT MAP(name, n) AS both, name FROM names ORDER BY n DESC LIMIT 1;
 """
 
 
@@ -48,6 +49,10 @@ def test_plain_views_are_expanded(catalog: Catalog) -> None:
         "SELECT * FROM (SELECT * FROM (SELECT name, n FROM `tidegate_names` AS `names` WHERE n > 1)"
         " AS `v`(`who`, `times`)) AS `often`"
     )
+
+
+def test_ties_of_plain_views_are_broken_by_columns_that_have_an_order(catalog: Catalog) -> None:
+    assert "ORDER BY n DESC, 2 LIMIT 1" in select("SELECT * FROM most", catalog).sql
 
 
 def test_system_relations(catalog: Catalog) -> None:

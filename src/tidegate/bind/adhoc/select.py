@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tidegate.bind.adhoc.deterministic import deterministic
 from tidegate.bind.adhoc.windows import spark_windows
 from tidegate.bind.events.paths import with_paths
 from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
 from tidegate.core.schema import names
 from tidegate.errors import make
-from tidegate.sql import call, render, span_of
+from tidegate.sql import render, span_of
 from tidegate.sql.grammar import WITHIN
 from tidegate.sql.queries import EARLY_FIRE
 from tidegate.sql.statements import CreateView, Query
@@ -24,9 +25,6 @@ class BoundSelect:
 
     sql: str
     relations: tuple[str, ...]
-
-
-ARRAYS = frozenset({"array_agg", "collect_list", "collect_set"})
 
 
 def temp_name(relation: str) -> str:
@@ -102,19 +100,22 @@ def _table(node: exp.Table, name: str, catalog: Catalog, read: dict[str, None], 
 def _view_query(relation: Relation, catalog: Catalog, read: dict[str, None], sources: bool) -> exp.Expr:
     statement = relation.statement
     assert isinstance(statement, CreateView)
-    select = _expand_windows(with_paths(statement.query.select), catalog).transform(_sort_arrays)
-    inner = _expand(select, catalog, read, sources, frozenset())
+    select = _one_answer(with_paths(statement.query.select).copy(), relation, catalog)
+    inner = _expand(_expand_windows(select, catalog), catalog, read, sources, frozenset())
     columns = [exp.to_identifier(column.name, quoted=True) for column in relation.columns]
     alias = exp.TableAlias(this=exp.to_identifier("v", quoted=True), columns=columns)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))
 
 
-def _sort_arrays(node: exp.Expr) -> exp.Expr:
-    """Sort arrays by value, as a maintained view does; Spark's order is undefined."""
-    function = call(node.this if isinstance(node, exp.Filter) else node)
-    if function is None or function.name not in ARRAYS or isinstance(node.parent, exp.Filter):
-        return node
-    return exp.Anonymous(this="sort_array", expressions=[node])
+def _one_answer(select: exp.Query, relation: Relation, catalog: Catalog) -> exp.Query:
+    """The SELECT of a plain view with the answer that it has when it is maintained. Spark cannot order by maps."""
+
+    def columns(name: str) -> tuple[str, ...] | None:
+        read = catalog.find(name)
+        return None if read is None else names(read.columns)
+
+    ordering = [number for number, column in enumerate(relation.columns, 1) if "map<" not in column.type]
+    return deterministic(select, columns, ordering)
 
 
 def _alias(node: exp.Table, relation: Relation) -> exp.TableAlias:
