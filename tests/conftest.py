@@ -17,8 +17,11 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Without the optimizing compiler: with it, up to half of the JVM's time is compilation of code that runs a few times
-# (measured on packs of specs: 104 s of CPU with it, 74 s without).
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# (measured on packs of specs: 104 s of CPU with it, 74 s without). A few packs fill the 48 MB that compiled code has by
+# default: it is then dropped and compiled again.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn500m"
+)
 pytest_plugins = ["tests.tiers"]
 _CLASSES = class_archive()
 if _CLASSES is not None and _CLASSES.exists():
