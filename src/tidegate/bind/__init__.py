@@ -1,6 +1,6 @@
 """Statements -> catalog entries and logical plans."""
 
-from tidegate.bind.adhoc import BoundSelect, bind_select, temp_name
+from tidegate.bind.adhoc import BoundSelect, DirectSelect, bind_select, temp_name
 from tidegate.bind.context import Analyzer
 from tidegate.bind.relation import bind_relation, check_times, lateness_note
 from tidegate.bind.view import BoundView, Extras, bind_definition
@@ -9,6 +9,7 @@ __all__ = [
     "Analyzer",
     "BoundSelect",
     "BoundView",
+    "DirectSelect",
     "Extras",
     "bind_definition",
     "bind_relation",

@@ -17,8 +17,7 @@ from tidegate.catalog.system import PREFIX
 from tidegate.connectors.contract import Rows
 from tidegate.core import zset
 from tidegate.core.columns import WEIGHT
-from tidegate.core.schema import Schema
-from tidegate.core.types import arrow_type
+from tidegate.core.types import nullable_schema
 from tidegate.core.zset import frame_of
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import Readiness
@@ -53,6 +52,8 @@ class Contents:
         self._log.refresh()
         self._check_step(step, query)
         bound = bind.bind_select(query, self._catalog.value, sources=True)
+        if bound.direct is not None:
+            return _select(self.rows(bound.relations[0], step), bound.direct)
         tables = {}
         for name in bound.relations:
             relation = self._catalog.value.readable(name)
@@ -62,7 +63,7 @@ class Contents:
     def rows(self, name: str, as_of: int | None = None) -> pa.Table:
         """The rows of a table, a maintained view, a system relation, or of a source as far as the insert log goes."""
         relation = self._catalog.value.readable(name)
-        schema = schema_of(relation.columns)
+        schema = nullable_schema(relation.columns)
         if relation.name.startswith(PREFIX):
             return pa.Table.from_pylist(self._system.rows(relation.name.removeprefix(PREFIX), as_of), schema=schema)
         if relation.stored:
@@ -80,7 +81,7 @@ class Contents:
 
     def with_pending(self, relation: Relation) -> pa.Table:
         """The content of a table with all changes that were inserted, processed or not."""
-        schema = schema_of(relation.columns)
+        schema = nullable_schema(relation.columns)
         rows = frame_of(self.rows(relation.name))
         for table, weight in self.pending(relation):
             rows = _apply(rows, frame_of(table.cast(schema)), weight, relation)
@@ -88,7 +89,7 @@ class Contents:
 
     def keys_with_pending(self, relation: Relation, further: Sequence[Rows] = ()) -> pa.Table:
         """Rows with the keys that a keyed table has, other columns NULL. `further` are changes after all others."""
-        schema, key = schema_of(relation.columns), list(relation.primary_key)
+        schema, key = nullable_schema(relation.columns), list(relation.primary_key)
         rows = frame_of(self._log.content(relation.name, schema)).select(key)
         later = [(table, weight) for name, table, weight in further if name == relation.name]
         for table, weight in [*self.pending(relation), *later]:
@@ -141,9 +142,14 @@ class Contents:
         return pa.concat_tables(tables)
 
 
-def schema_of(columns: Schema) -> pa.Schema:
-    """The Arrow schema of a relation's rows as users see them: every column nullable."""
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+def _select(table: pa.Table, query: bind.DirectSelect) -> pa.Table:
+    """The rows of a query without expressions."""
+    if query.order:
+        keys = [order.column for order in query.order]
+        down, last = ([order.descending for order in query.order], [not order.nulls_first for order in query.order])
+        position = frame_of(table.select(keys)).with_row_index("__position")
+        table = table.take(position.sort(keys, descending=down, nulls_last=last)["__position"].to_arrow())
+    return table.slice(query.offset, query.limit).select(query.columns)
 
 
 def _apply(rows: pl.DataFrame, changes: pl.DataFrame, weight: int, relation: Relation) -> pl.DataFrame:

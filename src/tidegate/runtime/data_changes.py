@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
+from tidegate.core.types import nullable_schema
 from tidegate.runtime.batch import Batch
-from tidegate.runtime.contents import Contents, schema_of
+from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.spark.connection import SparkConnection
 from tidegate.sql import render
@@ -57,7 +58,7 @@ class DataChanges:
             batch.delete(relation.name, [])
             where = "" if statement.where is None else f" WHERE {render(statement.where)}"
             rows = self._over_target(relation, f"SELECT * FROM {TARGET}{where}")
-            batch.add(relation.name, rows.cast(schema_of(relation.columns)), -1)
+            batch.add(relation.name, rows.cast(nullable_schema(relation.columns)), -1)
         return int(rows.num_rows)
 
     def update(self, statement: s.Update) -> int:

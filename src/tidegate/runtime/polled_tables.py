@@ -17,8 +17,9 @@ from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import PolledSource
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.schema import names
+from tidegate.core.types import nullable_schema
 from tidegate.core.zset import frame_of
-from tidegate.runtime.contents import Contents, schema_of
+from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.sources import polled_source
 from tidegate.spark.connection import SparkConnection
@@ -105,7 +106,7 @@ class PolledTables:
         """Append what has changed, in one entry: rows that are gone are deleted, rows that differ are written. Rows
         that cannot be decoded are errors of that step, unless the last reading had the same ones."""
         read = frame_of(source.content(self._spark.session))
-        key, schema = list(relation.primary_key), schema_of(relation.columns)
+        key, schema = list(relation.primary_key), nullable_schema(relation.columns)
         decoded = read.filter(pl.col(ERROR).is_null()).sort(SEQ)
         last = decoded.unique(key, keep="last", maintain_order=True).filter(pl.col(WEIGHT) > 0)
         last = last.select(names(relation.columns))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.bind.adhoc.deterministic import deterministic
+from tidegate.bind.adhoc.direct import DirectSelect, direct_select
 from tidegate.bind.adhoc.windows import spark_windows
 from tidegate.bind.events.paths import with_paths
 from tidegate.bind.source import relation_name
@@ -21,10 +22,12 @@ from tidegate.sql.statements import CreateView, Query
 
 @dataclass(frozen=True)
 class BoundSelect:
-    """Spark SQL in which every relation is a temporary view (`temp_name`), and the names of those relations."""
+    """Spark SQL in which every relation is a temporary view (`temp_name`), and the names of those relations. `direct`:
+    the same query, if Spark is not needed for it."""
 
     sql: str
     relations: tuple[str, ...]
+    direct: DirectSelect | None = None
 
 
 def temp_name(relation: str) -> str:
@@ -36,7 +39,9 @@ def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundS
     """Resolve the relations of a query. `sources`: rows of sources can be read too."""
     read: dict[str, None] = {}
     tree = _expand(_expand_windows(with_paths(query.select), catalog), catalog, read, sources, frozenset())
-    return BoundSelect(render(tree), tuple(read))
+    relation = catalog.readable(next(iter(read))) if len(read) == 1 else None
+    direct = None if relation is None else direct_select(tree, relation, temp_name(relation.name))
+    return BoundSelect(render(tree), tuple(read), direct)
 
 
 def _expand_windows(select: exp.Query, catalog: Catalog) -> exp.Query:

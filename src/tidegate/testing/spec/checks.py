@@ -48,20 +48,20 @@ def _(item: model.Ask, outcome: Outcome) -> None:
 
 @check.register
 def _(item: model.Late, outcome: Outcome) -> None:
-    condition = f"lower(relation) = '{item.relation.lower()}'"
-    _, [(count,)] = outcome.engine.ask(f"SELECT count(*) FROM system.late_rows WHERE {condition}")
+    _, rows = outcome.engine.ask("SELECT relation FROM system.late_rows")
+    count = sum(relation.lower() == item.relation.lower() for (relation,) in rows)
     if count != item.count:
         outcome.fail(item.line, f"{count} rows of {item.relation} were late, expected {item.count}")
 
 
 @check.register
 def _(item: model.Watermark, outcome: Outcome) -> None:
-    where = f"lower(relation) = '{item.relation.lower()}' AND lower(`column`) = '{item.column.lower()}'"
-    _, rows = outcome.engine.ask(f"SELECT value FROM system.watermarks WHERE {where}")
+    _, rows = outcome.engine.ask("SELECT relation, `column`, value FROM system.watermarks")
+    values_now = {(relation.lower(), column.lower()): value for relation, column, value in rows}
     kinds = {name.lower(): kind for name, kind in outcome.engine.columns(item.relation)}
     if item.column.lower() not in kinds:
         raise Error("UNKNOWN_COLUMN", f"{item.relation} has no column {item.column}")
-    value = str(rows[0][0]) if rows and rows[0][0] is not None else "none"
+    value = values_now.get((item.relation.lower(), item.column.lower())) or "none"
     actual, expected = (_watermark(text, kinds[item.column.lower()]) for text in (value, item.value))
     if actual != expected:
         outcome.fail(item.line, f"the watermark of {item.relation}.{item.column} is {actual}, expected {expected}")
