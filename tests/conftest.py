@@ -20,7 +20,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # (measured on packs of specs: 104 s of CPU with it, 74 s without). A few packs fill the 48 MB that compiled code has by
 # default: it is then dropped and compiled again.
 os.environ.setdefault(
-    "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn500m"
+    "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn900m"
 )
 pytest_plugins = ["tests.tiers"]
 _CLASSES = class_archive()

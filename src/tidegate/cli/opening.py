@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 def open_database(
     folder: Path | None, *, master: str | None = None, read_only: bool = False, spark: bool = True
 ) -> Iterator[Database]:
-    """Open a database and close it at the end. `folder` None: a temporary one. `spark`: start Spark at once."""
+    """Open a database and close it at the end. `folder` None: a temporary one. `spark`: start Spark at once, not only
+    when something needs it."""
     import tidegate
     from tidegate.database import runtime_of
 
     with tidegate.connect(folder, master=master, read_only=read_only) as db:
+        connection = runtime_of(db).spark
+        connection.starting = _starting
         if spark:
-            with status_line("starting Spark ..."), shield_from_interrupt():
-                _ = runtime_of(db).spark.session
+            _ = connection.session
         yield db
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    with status_line("starting Spark ..."), shield_from_interrupt():
+        yield
 
 
 def read_script(path: Path) -> str:

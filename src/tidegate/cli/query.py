@@ -24,7 +24,7 @@ def query_folder(folder: Path, sql: str, as_of: int | None, format: str) -> None
         from tidegate.errors import OptionError
 
         raise OptionError("INVALID_OPTION", "Arrow is binary: not for a terminal", hint="add `> rows.arrow`")
-    with open_database(folder, read_only=True) as db:
+    with open_database(folder, read_only=True, spark=False) as db:
         WRITERS[format](db.query(sql, as_of=as_of))
 
 

@@ -49,7 +49,7 @@ def _opened(folder: Path | None, master: str | None) -> Iterator[tuple[Database,
             raise
         read_only = True
     note = f"{folder} runs in another process: reading only\n" if read_only else ""
-    with open_database(folder, master=master, read_only=read_only) as db:
+    with open_database(folder, master=master, read_only=read_only, spark=not read_only) as db:
         yield db, note
 
 

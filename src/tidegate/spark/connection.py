@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ class SparkConnection:
     """Runs on a session of the user's (`given`), or on one made for `master` with `config` added to our settings.
 
     `wall`: processing time is the wall clock; otherwise it moves only when it is set. `on_step` is called with the
-    number of every step once it is logged.
+    number of every step once it is logged. Spark is started within the context that `starting` returns.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class SparkConnection:
     ) -> None:
         self._folder, self._log, self._inserts, self._on_step = folder, log, inserts, on_step
         self._given, self._master, self._config, self.wall = given, master, dict(config or {}), wall
+        self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def started(self) -> bool:
@@ -58,7 +60,8 @@ class SparkConnection:
 
         if self._given is not None:
             return session.session_of(self._given, self._config)
-        return session.connect(self._master, self._config, self._folder.log)
+        with self.starting():
+            return session.connect(self._master, self._config, self._folder.log)
 
     @cached_property
     def analyzer(self) -> SparkAnalyzer:
