@@ -95,6 +95,21 @@ def test_a_process_ends_with_its_client(server: ForkServer, modules: Path) -> No
     wait_until(lambda: not Path(f"/proc/{child}").exists(), "the end of the process", 60)
 
 
+def test_processes_and_clients_that_end_together(server: ForkServer, modules: Path) -> None:
+    """Clients that are killed while their processes end by themselves, many at a time."""
+    for _ in range(10):
+        clients = [start("look", modules, server.socket) for _ in range(4)]
+        for client in clients:
+            assert client.stdin is not None
+            client.stdin.close()
+            client.kill()
+        for client in clients:
+            client.wait(60)
+    assert look(modules, server.socket)[2] == 7
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    wait_until(lambda: not children.read_text(), "the end of all processes", 60)
+
+
 def test_an_error_is_printed(server: ForkServer, modules: Path) -> None:
     process = start("no_such_module", modules, server.socket)
     _, err = process.communicate(timeout=60)

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 SOCKET = "TIDEGATE_FORK_SERVER"
 """The variable with the path of the server's socket."""
@@ -102,10 +102,8 @@ def serve(path: str) -> None:
                     return
                 if key.fileobj is listener:
                     _accept(listener, waiting)
-                elif isinstance(key.fileobj, socket.socket):
-                    _client_ended(key, waiting)
                 else:
-                    _process_ended(key, waiting)
+                    _ended(key, waiting)
 
 
 def _accept(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
@@ -123,27 +121,36 @@ def _accept(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
         _become(request, streams)
     for stream in streams:
         os.close(stream)
-    waiting.register(client, selectors.EVENT_READ, child)
-    waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, client))
+    forked = _Forked(child, os.pidfd_open(child), client)
+    waiting.register(client, selectors.EVENT_READ, forked)
+    waiting.register(forked.descriptor, selectors.EVENT_READ, forked)
 
 
-def _client_ended(key: selectors.SelectorKey, waiting: selectors.BaseSelector) -> None:
-    """A client was killed: terminate its process."""
-    waiting.unregister(key.fileobj)
-    os.kill(key.data, signal.SIGTERM)
+class _Forked(NamedTuple):
+    """A process and its client. The descriptor names the process even if its number is in use again."""
+
+    number: int
+    descriptor: int
+    client: socket.socket
 
 
-def _process_ended(key: selectors.SelectorKey, waiting: selectors.BaseSelector) -> None:
-    """A process has ended: its client receives the exit code, and ends too."""
-    child, client = key.data
-    _, status = os.waitpid(child, 0)
-    waiting.unregister(key.fileobj)
-    os.close(key.fd)
-    with contextlib.suppress(KeyError):
-        waiting.unregister(client)
-    with contextlib.suppress(OSError):
-        client.sendall(bytes([os.waitstatus_to_exitcode(status) & 0xFF]))
-    client.close()
+def _ended(key: selectors.SelectorKey, waiting: selectors.BaseSelector) -> None:
+    """If a process has ended, its client receives the exit code. If a client was killed, its process is terminated."""
+    forked: _Forked = key.data
+    if key.fileobj is forked.client:
+        if forked.client.fileno() >= 0:
+            waiting.unregister(forked.client)
+            forked.client.close()
+            signal.pidfd_send_signal(forked.descriptor, signal.SIGTERM)
+        return
+    _, status = os.waitpid(forked.number, 0)
+    waiting.unregister(forked.descriptor)
+    os.close(forked.descriptor)
+    if forked.client.fileno() >= 0:
+        waiting.unregister(forked.client)
+        with contextlib.suppress(OSError):
+            forked.client.sendall(bytes([os.waitstatus_to_exitcode(status) & 0xFF]))
+        forked.client.close()
 
 
 def _receive(client: socket.socket) -> tuple[bytes, list[int]]:
