@@ -149,7 +149,17 @@ def test_the_text_of_a_worker_that_did_not_start_is_in_the_jars(spark: SparkSess
     with zipfile.ZipFile(core) as archive:
         names = [name for name in archive.namelist() if "PythonWorkerFactory" in name]
         assert any(b"worker failed to connect back" in archive.read(name) for name in names)
-    assert compat.is_worker_start_failure("org.apache.spark.SparkException: Python worker failed to connect back.")
+    assert compat.is_process_failure("org.apache.spark.SparkException: Python worker failed to connect back.")
+
+
+def test_a_command_of_hadoop_that_fails_is_a_process_failure(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    command = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
+    command[0] = "false"
+    with pytest.raises(Exception, match="ExitCodeException") as failure:
+        jvm.org.apache.hadoop.util.Shell.execCommand(command)
+    assert compat.is_process_failure(str(failure.value))
+    assert not compat.is_process_failure("java.io.IOException: No space left on device")
 
 
 def test_the_daemon_collects_garbage_through_its_own_name_for_gc() -> None:

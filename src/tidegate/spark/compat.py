@@ -23,7 +23,7 @@ FIXED_AT_START = ("CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 FILE_SYSTEM_CHECKPOINTS = f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _BATCH_PROPERTY = "streaming.sql.batchId"
-_WORKER_DID_NOT_START = "worker failed to connect back"
+_DID_NOT_START = ("worker failed to connect back", "ExitCodeException exitCode=")
 
 
 def batch_of_task() -> int:
@@ -45,9 +45,10 @@ def read_map_state(spark: SparkSession, checkpoint: Path, operator: int, variabl
     return reader.load(str(checkpoint))
 
 
-def is_worker_start_failure(text: str) -> bool:
-    """True for the failure of a query whose Python worker did not connect in time, as on a machine under load."""
-    return _WORKER_DID_NOT_START in text
+def is_process_failure(text: str) -> bool:
+    """True for a query that failed because of a process, as on a machine under load: a Python worker that did not
+    connect in time, or a command by which Hadoop sets the permissions of a file."""
+    return any(each in text for each in _DID_NOT_START)
 
 
 def runs_tasks_once(session: SparkSession) -> bool:

@@ -23,7 +23,7 @@ from tidegate.spark.inputs import InputFrames
 from tidegate.spark.late_tables import LateTables
 from tidegate.spark.lowering import Lowering
 from tidegate.spark.processing_clock import ProcessingClock
-from tidegate.spark.recorder import Late, Recorder, StopRequested
+from tidegate.spark.recorder import Late, Recorder
 from tidegate.spark.succession import Succession
 from tidegate.spark.timer import ClockTimer
 from tidegate.spark.watermark_tracker import WatermarkTracker
@@ -35,7 +35,7 @@ from tidegate.storage.step_log import StepLog
 _log = logging.getLogger(__name__)
 
 STARTS = 4
-"""How many times a query is started whose workers did not come up in time."""
+"""How many times a query is started whose processes did not start."""
 SPARKS_OWN = "200"
 RECONNECT_SECONDS = 2.0
 
@@ -283,12 +283,12 @@ class Pipeline:
             self._superseding = False
 
     def _failed(self, failure: StreamingQueryException, last: bool) -> None:
-        """Ignore the end of a query that was asked to stop; start one again whose Python worker did not come up in
-        time (a machine under load), which changes nothing; raise the reason of any other failure."""
-        text = str(failure)
-        if StopRequested.__name__ in text:
+        """Ignore the end of a query that was asked to stop; start one again that failed because a process did not start
+        (a machine under load), which changes nothing; raise the reason of any other failure."""
+        if self._recorder is not None and self._recorder.stopped:
             return
-        if compat.is_worker_start_failure(text) and not last and self._launched is not None:
+        text = str(failure)
+        if compat.is_process_failure(text) and not last and self._launched is not None:
             self._launch(*self._launched)
             return
         raise failure_error(text, self._sources(), self._folder.log) from failure

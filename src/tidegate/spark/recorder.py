@@ -42,7 +42,7 @@ class StopRequested(Exception):
 
 class Recorder:
     """The `foreachBatch` function of a generation. Runs exactly one action, writes exactly one step. A batch after
-    `last_batch` is not begun."""
+    `last_batch` is not begun; the query then ends with an error, and `stopped` tells that it was asked to."""
 
     def __init__(
         self,
@@ -65,12 +65,14 @@ class Recorder:
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
         self._clock, self._tracker, self._exchange = clock, tracker, exchange
         self.last_batch: int | None = None
+        self.stopped = False
         self.batch = -1
         self.state: dict[str, dict[str, list[int]]] = {}
         self.wake: dict[tuple[str, str], int] = {}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.last_batch is not None and batch > self.last_batch:
+            self.stopped = True
             raise StopRequested
         failpoint("offsets.written")
         self.batch = batch
