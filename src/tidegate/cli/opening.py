@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tidegate.core.signals import shield_from_interrupt
 
 if TYPE_CHECKING:
     from tidegate import Database
@@ -46,17 +47,6 @@ def read_script(path: Path) -> str:
         raise OptionError("INVALID_OPTION", f"cannot read {path}: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise OptionError("INVALID_OPTION", f"cannot read {path}: it is not UTF-8 text") from problem
-
-
-@contextmanager
-def shield_from_interrupt() -> Iterator[None]:
-    """Protect processes that are started in the block from Ctrl-C: they inherit that SIGINT is blocked. A
-    terminal sends it to all processes of a command, and a Python worker of Spark would die in the middle of a step."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -25,20 +25,14 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from tidegate.core.signals import shield_from_interrupt
+from tidegate.spark import compat
+
 SOCKET = "TIDEGATE_FORK_SERVER"
 """The variable with the path of the server's socket."""
-PRELOADED = (
-    "pyspark.worker",
-    "pyspark.sql.worker.create_data_source",
-    "pyspark.sql.worker.lookup_data_sources",
-    "pyspark.sql.worker.plan_data_source_read",
-    "pyspark.sql.streaming.python_streaming_source_runner",
-    "pyspark.sql.streaming.transform_with_state_driver_worker",
-    "tidegate.spark.feed",
-    "tidegate.spark.level",
-    "tidegate.spark.lowering",
-)
+PRELOADED = (*compat.WORKER_MODULES, "tidegate.spark.feed", "tidegate.spark.level", "tidegate.spark.lowering")
 STREAMS = 3
+STOP_SECONDS = 5
 
 
 class ForkServer:
@@ -49,13 +43,12 @@ class ForkServer:
         self.socket = str(Path(self._folder) / "fork")
         fixed = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "PYTHONUNBUFFERED": "YES"}
         single = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, self.socket],
-            stdin=subprocess.PIPE,
-            env={**os.environ, **fixed, **single},
-            # Ctrl-C is for the process that reads the terminal; workers finish their step.
-            preexec_fn=_ignore_interrupts,
-        )
+        with shield_from_interrupt():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, self.socket],
+                stdin=subprocess.PIPE,
+                env={**os.environ, **fixed, **single},
+            )
         self.pid = self._process.pid
         atexit.register(self.stop)
 
@@ -64,7 +57,11 @@ class ForkServer:
         atexit.unregister(self.stop)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -79,10 +76,6 @@ def address() -> str | None:
     if _server is None:
         _server = ForkServer()
     return _server.socket
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def serve(path: str) -> None:
@@ -186,7 +179,6 @@ def _become(request: bytes, streams: list[int]) -> NoReturn:
         sys.path[:0] = [part for part in search if part not in sys.path]
         _, module, *rest = (argument.decode() for argument in arguments.split(b"\0"))
         sys.argv = [module, *rest]
-        gc.enable()
         warnings.filterwarnings("ignore", ".*found in sys.modules after import of package.*", RuntimeWarning)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
