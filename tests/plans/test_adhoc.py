@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 VIEWS = """
 CREATE MATERIALIZED VIEW names AS SELECT name, COUNT(*) AS n FROM users GROUP BY name;
 CREATE VIEW often (who, times) AS SELECT name, n FROM names WHERE n > 1;
+CREATE VIEW numbered AS SELECT name, both FROM
+  (SELECT name, MAP(name, n) AS both, ROW_NUMBER() OVER (ORDER BY n) AS place FROM names) WHERE place <= 1;
+CREATE VIEW first_name AS SELECT name FROM
+  (SELECT name, n, ROW_NUMBER() OVER (ORDER BY n) AS place FROM names) WHERE place <= 1;
 CREATE VIEW most AS SELECT MAP(name, n) AS both, name FROM names ORDER BY n DESC LIMIT 1;
 """
 
@@ -53,6 +57,8 @@ def test_plain_views_are_expanded(catalog: Catalog) -> None:
 
 def test_ties_of_plain_views_are_broken_by_columns_that_have_an_order(catalog: Catalog) -> None:
     assert "ORDER BY n DESC, 2 LIMIT 1" in select("SELECT * FROM most", catalog).sql
+    assert "OVER (ORDER BY n, name, n)" in select("SELECT * FROM first_name", catalog).sql
+    assert "OVER (ORDER BY n)" in select("SELECT * FROM numbered", catalog).sql
 
 
 def test_system_relations(catalog: Catalog) -> None:

@@ -18,15 +18,18 @@ SEVERAL_ANSWERS = frozenset({*ARRAYS, APPROXIMATE, NUMBERED})
 """Functions that a query without LIMIT must call to have several answers."""
 
 
-def deterministic(tree: exp.Query, columns: Columns, ordering: Sequence[int] | None = None) -> exp.Query:
+def deterministic(
+    tree: exp.Query, columns: Columns, ordering: Sequence[int] | None = None, maps: bool = False
+) -> exp.Query:
     """The query with one answer. `columns` gives the column names of a relation, None if they are not known. `ordering`
     are the numbers of the query's own columns that break ties; all of them if None. Where the columns of a `*` are not
-    known, ties stay.
+    known, ties stay. `maps`: values inside of the query may be maps, by which Spark cannot order, so ties stay there.
 
     The tree is modified."""
-    for query in list(tree.find_all(exp.Query)):
-        _break_ties(query, columns, ordering if query is tree else None)
-    for select in list(tree.find_all(exp.Select)):
+    _break_ties(tree, columns, ordering)
+    for inner in [] if maps else [query for query in tree.find_all(exp.Query) if query is not tree]:
+        _break_ties(inner, columns, None)
+    for select in [] if maps else list(tree.find_all(exp.Select)):
         _break_ties_of_windows(select, columns)
     result = tree.transform(_exact)
     assert isinstance(result, exp.Query)

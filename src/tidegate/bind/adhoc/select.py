@@ -14,7 +14,7 @@ from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
 from tidegate.core.schema import names
 from tidegate.errors import make
-from tidegate.sql import render, span_of
+from tidegate.sql import call, render, span_of
 from tidegate.sql.grammar import WITHIN
 from tidegate.sql.queries import EARLY_FIRE
 from tidegate.sql.statements import CreateView, Query
@@ -113,14 +113,17 @@ def _view_query(relation: Relation, catalog: Catalog, read: dict[str, None], sou
 
 
 def _one_answer(select: exp.Query, relation: Relation, catalog: Catalog) -> exp.Query:
-    """The SELECT of a plain view with the answer that it has when it is maintained. Spark cannot order by maps."""
+    """The SELECT of a plain view with the answer that it has when it is maintained."""
 
     def columns(name: str) -> tuple[str, ...] | None:
         read = catalog.find(name)
         return None if read is None else names(read.columns)
 
     ordering = [number for number, column in enumerate(relation.columns, 1) if "map<" not in column.type]
-    return deterministic(select, columns, ordering)
+    types = [column.type for name in relation.dependencies for column in catalog.readable(name).columns]
+    functions = [function.name for node in select.walk() if (function := call(node)) is not None]
+    maps = any("map<" in type for type in types) or any("map" in name for name in functions)
+    return deterministic(select, columns, ordering, maps)
 
 
 def _alias(node: exp.Table, relation: Relation) -> exp.TableAlias:
