@@ -13,13 +13,14 @@ class ClockTimer:
     def __init__(self, due: Callable[[], int | None], wake: Callable[[], None]) -> None:
         self._due, self._wake = due, wake
         self._changed = threading.Condition()
-        self._stopped = False
+        self._stopped = self._rescheduled = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="tidegate-timer")
         self._thread.start()
 
     def reschedule(self) -> None:
         """Ask for the next due time again."""
         with self._changed:
+            self._rescheduled = True
             self._changed.notify()
 
     def stop(self) -> None:
@@ -29,11 +30,14 @@ class ClockTimer:
 
     def _run(self) -> None:
         while not self._stopped:
+            self._rescheduled = False
             due = self._due()
             with self._changed:
                 remaining = None if due is None else due / 1e6 - time.time()
                 if remaining is None or remaining > 0:
-                    self._changed.wait(remaining)
+                    # A step may have ended while `due` was computed: what it returned is outdated then.
+                    if not self._rescheduled and not self._stopped:
+                        self._changed.wait(remaining)
                     continue
             if not self._stopped:
                 self._wake()

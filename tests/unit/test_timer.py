@@ -1,0 +1,39 @@
+"""The timer of a pipeline asks again when something has changed, also while it is asking."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from tidegate.spark.timer import ClockTimer
+
+
+def test_it_ticks_when_something_is_due() -> None:
+    ticked = threading.Event()
+    timer = ClockTimer(lambda: time.time_ns() // 1000 + 60_000_000, ticked.set)
+    assert not ticked.wait(0.05)
+    timer.stop()
+    soon = time.time_ns() // 1000 + 20_000
+    timer = ClockTimer(lambda: soon, ticked.set)
+    assert ticked.wait(10)
+    timer.stop()
+
+
+def test_a_change_while_it_asks_is_not_lost() -> None:
+    asked, ended = threading.Event(), threading.Event()
+    answers = [None, 0]
+
+    def due() -> int | None:
+        answer = answers.pop(0) if answers else None
+        if answer is None:
+            asked.set()
+            ended.wait(10)
+        return answer
+
+    ticked = threading.Event()
+    timer = ClockTimer(due, ticked.set)
+    assert asked.wait(10)
+    timer.reschedule()
+    ended.set()
+    assert ticked.wait(10)
+    timer.stop()
