@@ -109,14 +109,20 @@ class First:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return (*self.columns, Field("place", "int")) if self.numbered else self.columns
+        return (*self.columns, Field(self.place, "int")) if self.numbered else self.columns
+
+    @property
+    def place(self) -> str:
+        """The name of the number: another one than those of the columns, which may be numbers of another such query."""
+        return "place" + "_" * sum(field.name.startswith("place") for field in self.columns)
 
     def sql(self) -> str:
         names = ", ".join(field.name for field in self.columns)
         partition = f"PARTITION BY {', '.join(self.partition)} " if self.partition else ""
         window = f"ROW_NUMBER() OVER ({partition}ORDER BY {', '.join(self.order)})"
         outer = ", ".join(field.name for field in self.fields)
-        return f"SELECT {outer} FROM (SELECT {names}, {window} AS place FROM {self.source}) WHERE place <= {self.limit}"
+        numbered = f"SELECT {names}, {window} AS {self.place} FROM {self.source}"
+        return f"SELECT {outer} FROM ({numbered}) WHERE {self.place} <= {self.limit}"
 
     def reads(self) -> set[str]:
         return {self.source}
