@@ -37,3 +37,11 @@ def test_a_change_while_it_asks_is_not_lost() -> None:
     ended.set()
     assert ticked.wait(10)
     timer.stop()
+
+
+def test_it_ticks_when_the_due_time_is_relative_to_now() -> None:
+    """An idle input is due "when the window ends, from now on": asked again, the time is a later one."""
+    ticked = threading.Event()
+    timer = ClockTimer(lambda: time.time_ns() // 1000 + 20_000, ticked.set)
+    assert ticked.wait(10)
+    timer.stop()

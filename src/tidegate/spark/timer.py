@@ -33,13 +33,14 @@ class ClockTimer:
             self._rescheduled = False
             due = self._due()
             with self._changed:
-                remaining = None if due is None else due / 1e6 - time.time()
-                if remaining is None or remaining > 0:
-                    # A step may have ended while `due` was computed: what it returned is outdated then.
-                    if not self._rescheduled and not self._stopped:
-                        self._changed.wait(remaining)
+                remaining = None if due is None else max(due / 1e6 - time.time(), 0)
+                # A step may have ended while `due` was computed: what it returned is outdated then.
+                if not self._rescheduled and not self._stopped:
+                    self._changed.wait(remaining)
+                # Asked again without a step in between, `due` may return a later time: it can be relative to now.
+                if remaining is None or self._rescheduled or self._stopped:
                     continue
-            if not self._stopped:
-                self._wake()
-                with self._changed:
+            self._wake()
+            with self._changed:
+                if not self._rescheduled and not self._stopped:
                     self._changed.wait(timeout=1)
