@@ -171,6 +171,13 @@ def test_the_daemon_collects_garbage_through_its_own_name_for_gc() -> None:
     assert vars(pyspark.daemon)["gc"].collect
 
 
+def test_the_modules_of_workers_exist() -> None:
+    from importlib import import_module
+
+    for name in compat.WORKER_MODULES:
+        assert callable(import_module(name).main)
+
+
 def test_class_names_of_settings_exist(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     for name in (compat.ROCKSDB_PROVIDER, compat.FILE_SYSTEM_CHECKPOINTS):

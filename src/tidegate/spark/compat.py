@@ -23,6 +23,15 @@ FIXED_AT_START = ("CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 FILE_SYSTEM_CHECKPOINTS = f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _BATCH_PROPERTY = "streaming.sql.batchId"
+WORKER_MODULES = (
+    "pyspark.worker",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
+"""What Spark starts Python processes with for a query of ours."""
 _DID_NOT_START = ("worker failed to connect back", "ExitCodeException exitCode=")
 
 

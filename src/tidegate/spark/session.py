@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import errors
-from tidegate.spark import compat
+from tidegate.spark import compat, fork_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,11 +103,14 @@ def check_java() -> None:
 
 @contextmanager
 def _quick_workers(master: str | None) -> Iterator[None]:
-    """Start workers on this machine through `worker-python`, if they run the same Python as this process."""
+    """Start workers on this machine through `worker-python`, forked where that is possible, if they run the same Python
+    as this process."""
     python = os.environ["PYSPARK_PYTHON"]
     same_python = _same_environment(python, sys.executable)
     if same_python and (master or "local").startswith("local") and os.access(WORKER_PYTHON, os.X_OK):
-        os.environ |= {"PYSPARK_PYTHON": str(WORKER_PYTHON), "TIDEGATE_PYTHON": python}
+        os.environ |= {"PYSPARK_PYTHON": str(WORKER_PYTHON), "TIDEGATE_PYTHON": shutil.which(python) or python}
+        if (server := fork_server.address()) is not None:
+            os.environ[fork_server.SOCKET] = server
     try:
         yield
     finally:
