@@ -255,7 +255,7 @@ class Pipeline:
             self.clock.tracker = tracker
             if self.clock.read().get("ended") and not progress.ending:
                 tracker.end()
-            tracker.move(self.clock.read().get("lines", {}), now)
+            tracker.tick(self.clock.read().get("lines", {}), now)
             self.clock.publish()
         return tracker
 
@@ -264,7 +264,7 @@ class Pipeline:
         if self._recorder is None or self.clock.tracker is None:
             return None
         timers = [*self._recorder.wake.values()]
-        idle = self.clock.tracker.next_idle(time.time_ns() // 1000, self._recorder.state)
+        idle = self.clock.tracker.next_idle(self._recorder.state)
         return min([*timers, *([idle] if idle is not None else [])], default=None)
 
     def _after_step(self, step: int, late: Late) -> None:

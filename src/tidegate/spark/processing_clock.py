@@ -49,7 +49,7 @@ class ProcessingClock:
         if self.tracker is not None:
             if clock.get("ended") and not self.tracker.progress.ending:
                 self.tracker.end()
-            watermarks = self.tracker.move(watermarks, now, unread)
+            watermarks = self.tracker.tick(watermarks, now, unread)
         others = {name: value for name, value in clock.items() if name != "next"}
         return {**others, "tick": clock["tick"] + 1, "time": now, "lines": watermarks}
 

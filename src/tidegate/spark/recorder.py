@@ -90,7 +90,7 @@ class Recorder:
     def _record(self, step: int, started: float, payloads: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in payloads.pop(blocks.STATS, [])])
         self._tracker.after(stats, clock, self._shards(step - self._base - 1))
-        self._tracker.move(clock.watermarks, clock.time_us, unread=self._clock.wall)
+        self._tracker.finish_step(clock, unread=self._clock.wall)
         rejected = [
             RejectedRow(*error) for _, payload in payloads.pop(blocks.ERRORS, []) for error in json.loads(payload)
         ]
@@ -102,7 +102,8 @@ class Recorder:
             self._log_output(self._outputs[relation], by_output.get(relation, []), before, changes, files)
         dropped = dict(self._log.header(step - 1).dropped)
         for op, sizes in stats["state"].items():
-            self.state.setdefault(op, {}).update({bucket: size[:2] for bucket, size in sizes.items()})
+            known = {**self.state.get(op, {}), **{bucket: size[:2] for bucket, size in sizes.items()}}
+            self.state = {**self.state, op: known}
             dropped[op] = dropped.get(op, 0) + sum(size[2] for size in sizes.values())
         self._note_wakes(stats["wake"])
         few = [(drop, rows) for drop, rows in late if len(rows) < FEW_LATE]
@@ -163,11 +164,8 @@ class Recorder:
         return LateFile(name, count, *self._dropped_by(drop))
 
     def _note_wakes(self, wakes: dict[str, dict[str, int | None]]) -> None:
-        for op, buckets in wakes.items():
-            for bucket, moment in buckets.items():
-                self.wake.pop((op, bucket), None)
-                if moment is not None:
-                    self.wake[op, bucket] = moment
+        moments = {(op, bucket): moment for op, buckets in wakes.items() for bucket, moment in buckets.items()}
+        self.wake = {bucket: moment for bucket, moment in {**self.wake, **moments}.items() if moment is not None}
 
     def _replaced(self, step: int) -> set[str]:
         """In the first step of a generation: the outputs that it rebuilds; their previous content is retracted."""

@@ -15,7 +15,7 @@ from tidegate.circuit.model import Circuit, Op
 from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, KernelSpec, WindowAggregateSpec
 from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 from tidegate.kernels.windows import earliest_open
-from tidegate.spark.watermarks import InputProgress, values
+from tidegate.spark.watermarks import IdleTimeouts, InputProgress, values
 from tidegate.sql import Tidegate, render
 from tidegate.traits.watermark import TIMESTAMPS, DeclaredWatermark, observed_name, walk
 
@@ -43,6 +43,7 @@ class WatermarkTracker:
             name: (sharded or {})[relation] for relation, observed in self._watching.items() for name in observed
         }
         self.watermarks: dict[str, WatermarkValue] = {}
+        self._ticked_us = 0
         self._types = {watermark.name: watermark.type for watermark in walk(circuit.watermarks)}
 
     def after(self, stats: Mapping[str, Any], clock: Clock, shards: Mapping[str, Sequence[str]]) -> None:
@@ -90,16 +91,24 @@ class WatermarkTracker:
             if isinstance(watermark, DeclaredWatermark) and watermark.note == "hold_back"
         ]
 
-    def move(
+    def tick(
         self, before: Mapping[str, WatermarkValue], time_us: int, unread: bool = False
     ) -> dict[str, WatermarkValue]:
         """Evaluate all watermarks at a processing time; none goes back. `unread`: events may exist that no step has
         read yet, so neither the bus nor a view over it is idle."""
+        self._ticked_us = time_us
+        return self._move(before, time_us, unread)
+
+    def finish_step(self, clock: Clock, unread: bool) -> None:
+        """Evaluate all watermarks after a step: its rows move them. The time that has passed since the last tick does
+        not move those of idle inputs, as every step would cause another one then; `next_idle` says when it has to."""
+        self._move(clock.watermarks, clock.time_us, unread)
+
+    def _move(self, before: Mapping[str, WatermarkValue], time_us: int, unread: bool) -> dict[str, WatermarkValue]:
         if self._circuit.watermarks:
-            idle = {name: timeout for name, timeout in self._idle.items() if not (unread and _of_events(name))}
-            self.watermarks = values(
-                self._circuit.watermarks, self.progress, before, time_us, idle, self._quiet, self._evaluate
-            )
+            relations = {name: timeout for name, timeout in self._idle.items() if not (unread and _of_events(name))}
+            idle = IdleTimeouts(self._ticked_us, relations, self._quiet)
+            self.watermarks = values(self._circuit.watermarks, self.progress, before, time_us, idle, self._evaluate)
         return self.watermarks
 
     def published(self) -> dict[str, str]:
@@ -117,24 +126,25 @@ class WatermarkTracker:
             return None if value is None else FOREVER
         return value_text(value, self._types.get(name, "bigint"))
 
-    def next_idle(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+    def next_idle(self, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
         """The next time at which an idle input advances its watermark and an op may react: a window that is not empty
-        ends, or (every second) another op that waits may continue. `sizes`: the rows in the state of each op by bucket,
-        as far as they are known."""
+        ends, or (every second) another op that waits may continue. It may have passed, and steps that other inputs
+        cause do not postpone it. `sizes`: the rows in the state of each op by bucket, as far as they are known."""
         times = []
-        waiting = self._next_reaction(time_us, sizes)
+        waiting = self._next_reaction(sizes)
         for relation, timeout in self._idle.items() if waiting is not None else ():
             due = self.progress.rows.get(relation, self.progress.since[relation]) + timeout
-            times.append(due if due > time_us else waiting or due)
+            times.append(due if due > self._ticked_us else waiting or due)
         for name, quiet in self._quiet.items():
             idle_times = [last_row + quiet for _, last_row in self.progress.shards.get(name, {}).values()]
-            times += [time for time in idle_times if time > time_us]
+            times += [time for time in idle_times if time > self._ticked_us]
         return min(times, default=None)
 
-    def _next_reaction(self, time_us: int, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
-        """The next time at which an op can react if watermarks follow the clock from now on; None if none can."""
+    def _next_reaction(self, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+        """The next time at which an op can react if watermarks follow the clock from the last tick on; None if none
+        can."""
         waiting = [op for op in self._circuit.ops if _reacts_to_watermarks(op) and _keeps_rows(sizes.get(op.id))]
-        times = [time_us + _until_an_end(op.kernel, self.watermarks) for op in waiting]
+        times = [self._ticked_us + _until_an_end(op.kernel, self.watermarks) for op in waiting]
         return min(times, default=None)
 
     def _evaluate(self, requests: Sequence[Request]) -> list[WatermarkValue]:

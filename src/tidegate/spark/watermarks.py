@@ -34,6 +34,16 @@ Evaluate = Callable[[Sequence[tuple[str, str, Mapping[str, tuple[str, WatermarkV
 
 
 @dataclass(frozen=True)
+class IdleTimeouts:
+    """How long inputs may be without rows, in microseconds: `relations` with an `idle_timeout`, and the `partitions` of
+    a source, by the name of the observed column. `at_us`: the processing time as of which they are idle or not."""
+
+    at_us: int
+    relations: Mapping[str, int]
+    partitions: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class InputProgress:
     """How far the inputs are, by name: the largest values seen, the values set by ADVANCE, the processing time of a
     relation's last row, and since when it is read. `shards`: for each partition of a partitioned source its largest
@@ -127,18 +137,16 @@ def values(
     progress: InputProgress,
     before: Mapping[str, WatermarkValue],
     time_us: int,
-    idle: Mapping[str, int],
-    quiet: Mapping[str, int],
+    idle: IdleTimeouts,
     evaluate: Evaluate,
 ) -> dict[str, WatermarkValue]:
-    """Evaluate all watermarks; none goes back behind `before`. `idle`: each `idle_timeout` in microseconds; `quiet`:
-    the idle timeout of partitions, by the name of the observed column."""
+    """Evaluate all watermarks at a processing time; none goes back behind `before`."""
     computed: dict[Watermark, WatermarkValue] = {}
     waiting = list(walk(watermarks))
     while waiting:
         ready = [watermark for watermark in waiting if all(part in computed for part in watermark.parts)]
         waiting = [watermark for watermark in waiting if watermark not in ready]
-        computed.update(_round(ready, computed, progress, time_us, idle, quiet, evaluate))
+        computed.update(_round(ready, computed, progress, time_us, idle, evaluate))
         for watermark in ready:
             computed[watermark] = larger(before.get(watermark.name), computed[watermark])
     return {watermark.name: value for watermark, value in computed.items()}
@@ -149,8 +157,7 @@ def _round(
     computed: Mapping[Watermark, WatermarkValue],
     progress: InputProgress,
     time_us: int,
-    idle: Mapping[str, int],
-    quiet: Mapping[str, int],
+    idle: IdleTimeouts,
     evaluate: Evaluate,
 ) -> dict[Watermark, WatermarkValue]:
     """Evaluate watermarks whose parts are known. Expressions that need Spark are evaluated in one query."""
@@ -160,7 +167,7 @@ def _round(
         match watermark:
             case DeclaredWatermark():
                 name = _seen_name(watermark)
-                largest = progress.known(name, time_us, quiet.get(name, 0))
+                largest = progress.known(name, idle.at_us, idle.partitions.get(name, 0))
                 finished = progress.ended or (progress.ending and watermark.note == "hold_back")
                 if finished or largest is None or watermark.delay is None:
                     result[watermark] = INFINITE if finished else largest
@@ -171,7 +178,7 @@ def _round(
                         (watermark, (f"`x` - ({watermark.delay})", watermark.type, {"x": (watermark.type, largest)}))
                     )
             case Extreme():
-                result[watermark] = _extreme(watermark, computed, progress, time_us, idle)
+                result[watermark] = _extreme(watermark, computed, progress, idle)
             case WindowEdge():
                 result[watermark] = _opened(watermark, computed[watermark.watermark])
             case Expression():
@@ -222,29 +229,29 @@ def plain_micros(sql: str) -> int | None:
 
 
 def _advance(
-    watermark: DeclaredWatermark, value: WatermarkValue, progress: InputProgress, time_us: int, idle: Mapping[str, int]
+    watermark: DeclaredWatermark, value: WatermarkValue, progress: InputProgress, time_us: int, idle: IdleTimeouts
 ) -> WatermarkValue:
     """Apply ADVANCE, idle time and the lag."""
     if value == INFINITE:
         return value
     if watermark.relation == BUS and watermark.note == "watermark":
-        value = _of_events(value, progress, time_us, idle.get(BUS))
+        value = _of_events(value, progress, time_us, idle)
     elif watermark.note != "hold_back":
         value = larger(value, progress.advanced.get(observed_name(watermark.relation, watermark.column)))
-        quiet = idle.get(watermark.relation)
+        quiet = idle.relations.get(watermark.relation)
         last = progress.rows.get(watermark.relation)
         if quiet is not None and last is not None and isinstance(value, int) and watermark.type in TIMESTAMPS:
-            passed = time_us - last
+            passed = idle.at_us - last
             value = value + passed if passed >= quiet else value
     return value - watermark.lag if isinstance(value, int) and watermark.lag else value
 
 
-def _of_events(value: WatermarkValue, progress: InputProgress, time_us: int, quiet: int | None) -> WatermarkValue:
+def _of_events(value: WatermarkValue, progress: InputProgress, time_us: int, idle: IdleTimeouts) -> WatermarkValue:
     """Events are stamped by the clock: their watermark is never ahead of it, and is the clock while the bus is idle."""
     value = larger(value, progress.advanced.get(observed_name(BUS, TIME)))
-    last = progress.rows.get(BUS, progress.since.get(BUS, time_us))
-    if quiet is not None and time_us - last >= quiet:
-        return time_us
+    last = progress.rows.get(BUS, progress.since.get(BUS, idle.at_us))
+    if BUS in idle.relations and idle.at_us - last >= idle.relations[BUS]:
+        return idle.at_us
     return min(value, time_us) if isinstance(value, int) else value
 
 
@@ -252,10 +259,9 @@ def _extreme(
     watermark: Extreme,
     computed: Mapping[Watermark, WatermarkValue],
     progress: InputProgress,
-    time_us: int,
-    idle: Mapping[str, int],
+    idle: IdleTimeouts,
 ) -> WatermarkValue:
-    bounds = [computed[part] for part in watermark.watermarks if not _silent(part, progress, time_us, idle)]
+    bounds = [computed[part] for part in watermark.watermarks if not _silent(part, progress, idle)]
     if watermark.which == "max":
         result: WatermarkValue = None
         for value in bounds:
@@ -270,12 +276,12 @@ def _extreme(
     return result
 
 
-def _silent(watermark: Watermark, progress: InputProgress, time_us: int, idle: Mapping[str, int]) -> bool:
+def _silent(watermark: Watermark, progress: InputProgress, idle: IdleTimeouts) -> bool:
     """True if it waits for an input that never had a row and is past its `idle_timeout`: that holds nothing back."""
     return bool(watermark.declarations) and all(
-        each.relation in idle
+        each.relation in idle.relations
         and each.relation not in progress.rows
-        and time_us - progress.since.get(each.relation, time_us) >= idle[each.relation]
+        and idle.at_us - progress.since.get(each.relation, idle.at_us) >= idle.relations[each.relation]
         for each in watermark.declarations
     )
 
