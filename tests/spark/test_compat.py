@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from tidegate.spark import compat, session
+from tidegate.spark import compat, local_files, session
 from tidegate.spark.analyzer import SETTINGS
 from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 
@@ -220,3 +220,30 @@ def test_state_files_are_named_by_the_version_they_hold(ran: tuple[Path, list[in
 def test_tasks_of_a_local_master_run_once(master: str, once: bool) -> None:
     session = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
     assert compat.runs_tasks_once(cast("SparkSession", session)) == once
+
+
+def test_a_class_of_ours_is_the_local_file_system(spark: SparkSession, tmp_path: Path) -> None:
+    """`spark` was connected as a pipeline does it."""
+    jvm: Any = spark._jvm
+    files = jvm.org.apache.hadoop.fs.FileSystem.get(
+        jvm.java.net.URI(tmp_path.as_uri()), spark.sparkContext._jsc.hadoopConfiguration()
+    )
+    assert files.getClass().getName() == local_files.CLASS
+    path = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "file"))
+    for text, mode in [("640", 0o640), ("600", 0o600), ("1755", 0o1755)]:
+        files.create(path).close()
+        files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission(text))
+        assert (tmp_path / "file").stat().st_mode & 0o7777 == mode
+    spark.range(3).write.parquet(str(tmp_path / "table"))
+    assert spark.read.parquet(str(tmp_path / "table")).count() == 3
+
+
+def test_a_class_that_does_not_compile_leaves_the_file_system(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "Broken.java").write_text("class Broken {")
+    monkeypatch.setattr(local_files, "SOURCE", tmp_path / "Broken.java")
+    with caplog.at_level("DEBUG", "tidegate.spark.local_files"):
+        local_files.set_permissions_without_processes(spark)
+    assert "Hadoop's own local file system is used" in caplog.text
+    spark.range(3).write.parquet(str(tmp_path / "table"))

@@ -65,6 +65,20 @@ def runs_tasks_once(session: SparkSession) -> bool:
     return re.fullmatch(r"local(\[(\d+|\*)\])?", session.sparkContext.master or "") is not None
 
 
+def replace_local_file_system(session: SparkSession, source: str, name: str) -> None:
+    """Compile a Java class with the compiler that Spark contains, and let Hadoop use it for `file:` paths. Hadoop keeps
+    one object per scheme and user, so all code of this JVM that opens a path from now on receives it."""
+    jvm: Any = session._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    configuration = jvm.org.apache.hadoop.conf.Configuration(session.sparkContext._jsc.hadoopConfiguration())
+    configuration.setClassLoader(compiler.getClassLoader())
+    configuration.set("fs.file.impl", name)
+    jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+    jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), configuration)
+
+
 def set_unless_static(session: SparkSession, key: str, value: str) -> None:
     """Set a session's configuration, except for keys that are fixed when an application starts. `conf.isModifiable`
     does not tell: it is False for keys that Spark reads without registering them, such as those of RocksDB."""

@@ -60,6 +60,8 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
     check_java()
     from pyspark.sql import SparkSession
 
+    from tidegate.spark.local_files import set_permissions_without_processes
+
     if compat.has_active_context():
         return session_of(SparkSession.builder.getOrCreate(), config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -71,6 +73,8 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
     with _stderr_to(log), _quick_workers(master):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if compat.runs_tasks_once(session):
+        set_permissions_without_processes(session)
     return session_of(session, config)
 
 
