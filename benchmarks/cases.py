@@ -142,7 +142,7 @@ class Stateless:
             "log": str(root / "inserts"),
             "clock": str(root / "clock.json"),
             "relations": {"events": 0},
-            **{name: [] for name in ("timed", "replay", "restore")},
+            **{name: [] for name in ("timed", "replay")},
             "start": {"entry": 0, "tick": 0, "time": 0},
             "parallelism": 2,
             "wall": True,

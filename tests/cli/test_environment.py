@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
 def test_a_folder_of_another_version(tmp_path: Path) -> None:
     (tmp_path / "tidegate.json").write_text('{"format": 99}')
     found = check_folder(tmp_path)
-    assert (found.state, found.found) == ("fail", f"{tmp_path} has format 99, this version reads format 2")
+    assert (found.state, found.found) == ("fail", f"{tmp_path} has format 99, this version reads format 3")
 
 
 HOLD = """
@@ -153,6 +153,6 @@ def test_run_refuses_a_folder_of_another_version(tmp_path: Path) -> None:
     found = runner.invoke(app, ["run", str(script), "--data", str(folder)])
     assert found.exit_code == 1
     assert found.stderr == (
-        f"FOLDER_VERSION: {folder} has format 99, this version reads format 2\n"
+        f"FOLDER_VERSION: {folder} has format 99, this version reads format 3\n"
         "  hint: open it with the version that wrote it, or begin a new folder and run your script there\n"
     )

@@ -4,7 +4,6 @@ supported version."""
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from tidegate.spark.analyzer import SETTINGS
 from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 
 VARIABLE = "seen"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 ROCKSDB_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
@@ -41,7 +41,7 @@ class Remember(StatefulProcessor):
 
 @pytest.fixture(scope="module")
 def ours(spark: SparkSession) -> SparkSession:
-    return session.session_of(spark, {"spark.sql.shuffle.partitions": "1"})
+    return session.session_of(spark, {"spark.sql.shuffle.partitions": "1", **compat.SPARKS_STATE})
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_the_modules_of_workers_exist() -> None:
 
 def test_class_names_of_settings_exist(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
-    for name in (compat.ROCKSDB_PROVIDER, compat.FILE_SYSTEM_CHECKPOINTS):
+    for name in (compat.SPARKS_STATE[PROVIDER], compat.FILE_SYSTEM_CHECKPOINTS):
         assert jvm.java.lang.Class.forName(name).getName() == name
 
 
@@ -199,18 +199,8 @@ def test_all_functions_can_be_listed(spark: SparkSession) -> None:
     assert {"sum", "date_trunc", "try_variant_get"} <= set(compat.AnalysisSession(spark, SETTINGS).function_names())
 
 
-def test_state_files_are_named_by_the_version_they_hold(ran: tuple[Path, list[int]], tmp_path: Path) -> None:
-    shutil.copytree(ran[0], tmp_path / "0" / "checkpoint")
-    checkpoint, state = Checkpoint(tmp_path / "0" / "checkpoint"), tmp_path / "0" / "checkpoint" / "state" / "0"
-
-    def versions() -> set[str]:
-        return {path.name.split(".")[0] for path in state.glob("[0-9]*/[0-9]*.*")}
-
-    checkpoint.drop_uncommitted_state()
-    assert versions() == {"1", "2"}
-    (tmp_path / "0" / "checkpoint" / "commits" / "1").unlink()
-    checkpoint.drop_uncommitted_state()
-    assert versions() == {"1"}
+def test_a_stateful_query_leaves_state_in_its_checkpoint(ran: tuple[Path, list[int]], tmp_path: Path) -> None:
+    assert (Checkpoint(ran[0]).has_state(), Checkpoint(tmp_path).has_state()) == (True, False)
 
 
 @pytest.mark.parametrize(

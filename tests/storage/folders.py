@@ -82,7 +82,6 @@ def _add_generation(generations: GenerationFiles) -> None:
             positions={},
             carried=frozenset(),
             known_outputs={},
-            restore=(),
         )
     )
     checkpoint = generations.checkpoint(0).folder

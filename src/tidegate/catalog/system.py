@@ -42,6 +42,16 @@ SYSTEM: tuple[Relation, ...] = (
         dropped_rows="bigint",
     ),
     _relation(
+        "state",
+        op="string",
+        operator="string",
+        views="string",
+        bucket="int",
+        rows="bigint",
+        bytes="bigint",
+        objects="bigint",
+    ),
+    _relation(
         "steps",
         step="bigint",
         started="timestamp",

@@ -12,7 +12,6 @@ OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
 PACKAGES = {
     "pyspark": ((4, 2), (4, 4)),
-    "protobuf": ((6, 33, 5), None),
     "pyarrow": ((20,), None),
     "polars": ((1, 30), None),
 }

@@ -16,7 +16,7 @@ VARIABLE = "TIDEGATE_FAILPOINTS"
 POINTS = {
     "insert_log.entry_written": "an entry of the insert log is on disk, HEAD does not count it yet",
     "offsets.written": "Spark has planned a batch and written its offsets, nothing of it has run",
-    "state.committed": "a batch has run and its state is committed, the step log does not have it yet",
+    "state.written": "a batch has run and its objects of state are on disk, the step log does not have it yet",
     "step_log.written": "the step is in the step log, Spark has not committed the batch",
     "sink.applied": "a sink has written a step",
     "generation.written": "a new generation is on disk, the one before is still in force",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidegate import circuit, compile
@@ -59,21 +58,6 @@ class Definitions:
             for view in views
         ]
 
-    def state_sizes(self) -> dict[str, tuple[int, int, int]]:
-        """For each relation the rows and bytes of state that its ops hold, and the rows that they have evicted."""
-        built = self.circuit()
-        sizes = {op: _total(dict(parts)) for op, parts in dict(self._spark.pipeline.state).items()}
-        evicted = self._log.header(self._log.last()).dropped
-        return {
-            output.relation: (
-                sum(sizes.get(op, (0, 0))[0] for op in ops),
-                sum(sizes.get(op, (0, 0))[1] for op in ops),
-                sum(evicted.get(op, 0) for op in ops),
-            )
-            for output in built.outputs
-            for ops in (circuit.ops_behind(built, output),)
-        }
-
     def group_counts(self) -> dict[str, int]:
         """The number of groups in state behind each relation."""
         built, counts = self.circuit(), self._log.header(self._log.last()).groups
@@ -81,10 +65,6 @@ class Definitions:
             output.relation: sum(counts.get(op, 0) for op in circuit.ops_behind(built, output))
             for output in built.outputs
         }
-
-
-def _total(parts: Mapping[str, list[int]]) -> tuple[int, int]:
-    return sum(rows for rows, _ in parts.values()), sum(size for _, size in parts.values())
 
 
 def _definition(built: Circuit, catalog: Catalog, ledger: Ledger) -> PipelineDefinition:

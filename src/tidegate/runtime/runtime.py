@@ -23,10 +23,12 @@ from tidegate.runtime.polled_tables import PolledTables
 from tidegate.runtime.readiness import Readiness
 from tidegate.runtime.script import ScriptRunner
 from tidegate.runtime.sinks import Sinks
+from tidegate.runtime.state import StateSizes
 from tidegate.runtime.subscription import Subscription, inserted
 from tidegate.runtime.system import SystemRelations
 from tidegate.spark.connection import SparkConnection
 from tidegate.storage.folder import Folder
+from tidegate.storage.generations import GenerationFiles
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.integrity import check_complete, remove_leftovers
 from tidegate.storage.ledger import Ledger, ScriptStatement
@@ -77,7 +79,7 @@ class Runtime:
             self.log,
             lambda: self.catalog.value,
             self.log.count,
-            lambda: {} if read_only else self.definitions.state_sizes(),
+            StateSizes(GenerationFiles(folder.generations), self.log),
             self.readiness.by_table,
             self._dead_letters,
         )

@@ -8,28 +8,29 @@ from typing import Any
 
 from tidegate.catalog import Catalog, Relation
 from tidegate.catalog.bus import EVENTS
+from tidegate.runtime.state import StateSizes
 from tidegate.storage.step_header import StepHeader
 from tidegate.storage.step_log import StepLog
 
 Row = dict[str, Any]
-Sizes = Mapping[str, tuple[int, int, int]]
+SIZES = ("state_rows", "state_bytes", "dropped_rows")
 
 
 class SystemRelations:
-    """`system.*` as lists of rows. `count` gives the number of rows of a kept relation, `sizes` a view's state,
-    `ready` which tables with a connector are there, `dead_letters` what sinks could not deliver."""
+    """`system.*` as lists of rows. `count` gives the number of rows of a kept relation, `ready` which tables with a
+    connector are there, `dead_letters` what sinks could not deliver."""
 
     def __init__(
         self,
         log: StepLog,
         catalog: Callable[[], Catalog],
         count: Callable[[str], int],
-        sizes: Callable[[], Sizes],
+        state: StateSizes,
         ready: Callable[[], Mapping[str, bool]],
         dead_letters: Callable[[], list[Row]] = list,
     ) -> None:
         self._dead_letters = dead_letters
-        self._log, self._catalog, self._count, self._sizes, self._ready = log, catalog, count, sizes, ready
+        self._log, self._catalog, self._count, self._state, self._ready = log, catalog, count, state, ready
 
     def rows(self, name: str, as_of: int | None = None) -> list[Row]:
         """The rows of one system relation, by its name without the prefix."""
@@ -38,6 +39,7 @@ class SystemRelations:
             "late_rows": self._late_rows,
             "steps": self._steps,
             "views": self._views,
+            "state": self._state.per_bucket,
             "tables": self._tables,
             "watermarks": self._watermarks,
             "waterlines": self._watermarks,
@@ -86,7 +88,7 @@ class SystemRelations:
         ]
 
     def _views(self, end: int) -> list[Row]:
-        sizes = self._sizes()
+        sizes = self._state.per_view()
         return [
             {
                 "name": view.name,
@@ -94,9 +96,7 @@ class SystemRelations:
                 "emit": (view.emit or "changes").upper().replace("_", " "),
                 "key": None if view.key is None else ", ".join(each for each in view.key if view.column(each)),
                 "rows": self._count(view.name) if view.stored else None,
-                "state_rows": sizes.get(view.name, (None, None, None))[0],
-                "state_bytes": sizes.get(view.name, (None, None, None))[1],
-                "dropped_rows": sizes.get(view.name, (None, None, None))[2],
+                **dict(zip(SIZES, sizes.get(view.name, (0, 0, 0) if view.stored else (None,) * 3), strict=True)),
             }
             for view in self._catalog().of_kind("view")
         ]

@@ -3,7 +3,7 @@ one bucket of one op (or to an output), under a tag that says which port it is f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,7 +20,6 @@ LATE = "~late"
 STATS = "~stats"
 
 TICK = "tick"
-RESTORE = "restore"
 REPLAY = "replay"
 REPLAYED = "replayed:"
 CONTENT = "content:"
@@ -43,3 +42,9 @@ def to_batch(blocks: Iterable[Block]) -> pa.RecordBatch:
     columns = list(zip(*blocks, strict=True)) or [(), (), (), ()]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def from_batch(batch: pa.RecordBatch) -> Iterator[Block]:
+    """The blocks of a record batch of the stream."""
+    for row in batch.to_pylist():
+        yield Block(row["op"], row["bucket"], row["tag"], row["payload"])

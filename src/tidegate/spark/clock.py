@@ -17,10 +17,10 @@ from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 @dataclass(frozen=True)
 class ClockSource:
     """Where a generation's clocks are: its checkpoint, the step before its first, the clock that it began with (JSON),
-    and whether time is the wall's. `folder_id` tells data folders apart that are made at the same path one after the
-    other: workers outlive them, and cache clocks by this."""
+    and whether time is the wall's. `launch` tells apart the runs of a query, which workers outlive: they cache clocks,
+    and a folder at the same path may be another one."""
 
-    folder_id: str
+    launch: str
     checkpoint: str
     base_step: int
     start: str
@@ -29,6 +29,10 @@ class ClockSource:
     def now(self) -> Clock:
         """The clock of the step that this task belongs to."""
         return self.at(compat.batch_of_task())
+
+    def step(self) -> int:
+        """The step that this task belongs to."""
+        return self.base_step + compat.batch_of_task() + 1
 
     def at(self, batch: int) -> Clock:
         return _clock(self, batch)

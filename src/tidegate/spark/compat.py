@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
-ROCKSDB_PROVIDER = f"{STREAMING}.state.RocksDBStateStoreProvider"
+SPARKS_STATE = {
+    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Settings of the state store of Spark in which folders of format 2 kept state."""
 FIXED_AT_START = ("CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
 FILE_SYSTEM_CHECKPOINTS = f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -29,7 +33,6 @@ WORKER_MODULES = (
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
-    "pyspark.sql.streaming.transform_with_state_driver_worker",
 )
 """What Spark starts Python processes with for a query of ours."""
 _DID_NOT_START = ("worker failed to connect back", "ExitCodeException exitCode=")
@@ -50,6 +53,8 @@ def read_map_state(spark: SparkSession, checkpoint: Path, operator: int, variabl
     In a process that has run no query yet, the state reader fails unless `spark.streams` was touched.
     """
     _ = spark.streams
+    for key, value in SPARKS_STATE.items():
+        spark.conf.set(key, value)
     reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", variable)
     return reader.load(str(checkpoint))
 

@@ -11,7 +11,6 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import pyspark.daemon
 import pyspark.sql.streaming.python_streaming_source_runner
-import pyspark.sql.streaming.transform_with_state_driver_worker
 import pyspark.sql.worker.lookup_data_sources
 import pyspark.worker
 

@@ -59,13 +59,6 @@ class Tick(InputPartition):
         self.clock, self.replay = clock, replay
 
 
-class Restore(InputPartition):
-    """State of an earlier generation, one file of blocks."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
 class FeedReader(DataSourceStreamReader):
     """Reads by offset; stateless, since it runs in several processes."""
 
@@ -126,8 +119,6 @@ class FeedReader(DataSourceStreamReader):
         fresh = start == self.spec["start"]
         if end["tick"] > start["tick"]:
             partitions.append(Tick(end, fresh))
-        if fresh:
-            partitions += [Restore(path) for path in self.spec["restore"]]
         return partitions
 
     def _stripes(self, low: int, high: int) -> int:
@@ -143,8 +134,6 @@ class FeedReader(DataSourceStreamReader):
                 return self._entries(partition, schema)
             case Tick(clock=clock, replay=replay):
                 return iter([_wide_blocks(self._tick(clock, replay), schema)])
-            case Restore(path=path):
-                return _restored(Path(path), schema)
         raise TypeError(partition)
 
     def _entries(self, partition: Entries, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -221,11 +210,3 @@ def _addressed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _is_address(field: pa.Field) -> bool:
     return field.name in ("__op", "__bucket", "__tag", "__payload")
-
-
-def _restored(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The blocks of exported state of an earlier generation."""
-    from pyarrow import parquet
-
-    for batch in parquet.ParquetFile(path).iter_batches(batch_size=64, columns=list(blocks.Block._fields)):
-        yield _addressed(batch, schema)

@@ -1,18 +1,13 @@
 """A generation: one circuit with its own Spark checkpoint. When the circuit changes, the next generation takes over the
-positions of the inputs and the state of every op that both have; a new op or output over an existing op begins with the
-whole content of that op (a replay)."""
+positions of the inputs, and the state of every op that both have: state belongs to the step, so nothing is copied. A
+new op or output over an existing op begins with the whole content of that op (a replay)."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, cast
-
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from tidegate.circuit.identity import digest
 from tidegate.circuit.model import Branch, Circuit, Input
@@ -20,9 +15,8 @@ from tidegate.connectors import registry
 from tidegate.connectors.contract import SourceSpec, StreamSource
 from tidegate.core.columns import Producer
 from tidegate.core.schema import Schema
-from tidegate.spark import blocks, compat
+from tidegate.spark import blocks
 from tidegate.spark.lowering import Consumer, Replays, consumers
-from tidegate.spark.processor import STATE
 from tidegate.storage.generations import CODEC, FeedStart, GenerationFiles, GenerationRecord
 
 FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}
@@ -49,8 +43,7 @@ class Generation:
     """A generation, which never changes once it has begun.
 
     `base_step`: the last step of the generations before; `start`: the first offset of the feed; `positions`: the source
-    positions at which connectors continue; `carried`: the ops whose state is taken over; `restore`: the files of that
-    state.
+    positions at which connectors continue; `carried`: the ops whose state is taken over.
     """
 
     number: int
@@ -60,7 +53,6 @@ class Generation:
     positions: dict[str, Any] = field(default_factory=dict)
     carried: frozenset[str] = frozenset()
     known_outputs: Mapping[str, str] = field(default_factory=dict)
-    restore: tuple[str, ...] = ()
 
     @property
     def circuit(self) -> Circuit:
@@ -213,7 +205,7 @@ class StoredSources(Mapping[str, StreamSource]):
         return len(self._specs)
 
 
-def record_of(generation: Generation, folder: Path) -> GenerationRecord:
+def record_of(generation: Generation) -> GenerationRecord:
     """A generation as it is stored."""
     definition = generation.definition
     return GenerationRecord(
@@ -230,11 +222,10 @@ def record_of(generation: Generation, folder: Path) -> GenerationRecord:
         positions=generation.positions,
         carried=generation.carried,
         known_outputs=generation.known_outputs,
-        restore=tuple(str(Path(path).relative_to(folder)) for path in generation.restore),
     )
 
 
-def generation_of(record: GenerationRecord, folder: Path) -> Generation:
+def generation_of(record: GenerationRecord) -> Generation:
     """The generation of a stored record."""
     sources = StoredSources(record.sources)
     definition = PipelineDefinition(
@@ -248,7 +239,6 @@ def generation_of(record: GenerationRecord, folder: Path) -> Generation:
         positions={relation: dict(position) for relation, position in record.positions.items()},
         carried=record.carried,
         known_outputs=record.known_outputs,
-        restore=tuple(str(folder / path) for path in record.restore),
     )
 
 
@@ -258,25 +248,11 @@ class Generations(GenerationFiles):
     def current(self) -> Generation | None:
         """The newest generation that was begun."""
         record = self.newest()
-        return None if record is None else generation_of(record, self.folder)
+        return None if record is None else generation_of(record)
 
     def begin(self, generation: Generation) -> None:
         """Make a generation the newest. Until then the one before is in force."""
-        self.write(record_of(generation, self.folder))
-
-    def export_state(self, spark: SparkSession, old: Generation, ops: set[str], number: int) -> tuple[str, ...]:
-        """Write the state of some ops of a generation as files of blocks, from which the next one restores it."""
-        self.checkpoint(old.number).relocate()
-        target = self.home(number) / "state"
-        shutil.rmtree(target, ignore_errors=True)
-        for level in range(old.circuit.depth):
-            stored = compat.read_map_state(spark, self.checkpoint(old.number).folder, level, STATE)
-            payload = "concat(cast(user_map_key.name AS binary), X'00', user_map_value.blob) AS payload"
-            entries = stored.where(F.col("key.op").isin(*ops)).selectExpr(
-                "key.op AS op", "key.bucket AS bucket", f"'{blocks.RESTORE}' AS tag", payload
-            )
-            entries.write.mode("append").parquet(str(target))
-        return tuple(str(path) for path in sorted(target.glob("*.parquet")))
+        self.write(record_of(generation))
 
 
 def feed_offset(text: str) -> dict[str, Any]:

@@ -53,7 +53,6 @@ class InputFrames:
             "relations": dict(fed),
             "timed": lowering.addresses(timed),
             "replay": lowering.addresses(op for op in circuit.ops if op.id in replayed),
-            "restore": list(generation.restore),
             "start": generation.start,
             "parallelism": self._partitions,
             "wall": self._wall,

@@ -1,15 +1,19 @@
-"""What a level does with a step's blocks: each op's kernel over its state, bucket by bucket."""
+"""What a level does with a step's blocks: each op's kernel over its state, bucket by bucket, inside `mapInArrow`.
+
+All blocks of a bucket are in one partition. Its state is read from the objects that the manifest of the step before
+names; what changes is written as new objects, which the driver makes the state of this step."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState
+import pyarrow as pa
 
 from tidegate.circuit.model import RejectedRows
 from tidegate.core.columns import ORDER, SEQ, WEIGHT
@@ -23,6 +27,9 @@ from tidegate.spark.compat import batch_of_task
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.late_rows import late_block
 from tidegate.spark.pack import kernel_of, output_block
+from tidegate.storage.objects import LocalStorage
+from tidegate.storage.state import BucketSegments, Manifest, ObjectWriter
+from tidegate.storage.step_log import read_state
 
 
 @dataclass(frozen=True)
@@ -52,57 +59,75 @@ class LevelOp:
     rejected: tuple[RejectedRows | None, ...] = ()
 
 
-class MapSegments:
-    """Segments in Spark's own state store."""
+@dataclass(frozen=True)
+class StateSource:
+    """Where the state of a generation is: the data folder, and the ops whose state it takes over from the generation
+    before, whose last step was `base_step`. `launch` tells apart the runs of a query, which workers outlive: a folder
+    at the same path may be another one."""
 
-    def __init__(self, state: MapState) -> None:
-        self._state = state
+    launch: str
+    folder: str
+    base_step: int
+    carried: frozenset[str]
 
-    def get(self, name: str) -> bytes | None:
-        value = self._state.getValue((name,))
-        return None if value is None else bytes(value[0])
+    def after(self, step: int) -> Manifest:
+        """The state after a step, of the ops that have any."""
+        return _manifest(self, step)
 
-    def put(self, name: str, blob: bytes) -> None:
-        self._state.updateValue((name,), (blob,))
 
-    def delete(self, name: str) -> None:
-        self._state.removeKey((name,))
-
-    def scan(self, low: str, high: str) -> Iterator[tuple[str, bytes]]:
-        items = ((key[0], bytes(value[0])) for key, value in self._state.iterator())
-        return iter(sorted(item for item in items if low <= item[0] < high))
+@lru_cache(maxsize=4)
+def _manifest(source: StateSource, step: int) -> Manifest:
+    manifest = read_state(LocalStorage(Path(source.folder)), step)
+    return manifest.only(source.carried) if step == source.base_step else manifest
 
 
 class LevelRunner:
     """Runs the kernels of one level. Blocks for other levels and for the outputs pass through."""
 
-    def __init__(self, ops: dict[str, LevelOp], clock: ClockSource, spill: str, exchange: Exchange) -> None:
-        self.ops, self.clock, self.spill, self.exchange = ops, clock, spill, exchange
+    def __init__(
+        self, ops: dict[str, LevelOp], clock: ClockSource, state: StateSource, spill: str, exchange: Exchange
+    ) -> None:
+        self.ops, self.clock, self.state, self.spill, self.exchange = ops, clock, state, spill, exchange
 
-    def handle(self, state: MapState, key: Any, rows: Iterator[Row]) -> Iterator[Row]:
-        """Run one step of one bucket of one op."""
-        address, bucket = key
-        op = self.ops.get(address)
-        if op is None:
-            yield from rows
-            return
-        arrived = (Block(row.op, row.bucket, row.tag, bytes(row.payload)) for row in rows)
-        records = [self.exchange.receive(block) for block in arrived]
-        for block in self._run(MapSegments(state), address, bucket, op, records):
-            yield Row(op=block.op, bucket=block.bucket, tag=block.tag, payload=block.payload)
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one step of all buckets of a partition."""
+        by_bucket: dict[tuple[str, int], list[Block]] = {}
+        for batch in batches:
+            passing = []
+            for block in blocks.from_batch(batch):
+                if block.op in self.ops:
+                    by_bucket.setdefault((block.op, block.bucket), []).append(block)
+                else:
+                    passing.append(block)
+            if passing:
+                yield blocks.to_batch(passing)
+        if by_bucket:
+            yield from self._run_buckets(by_bucket)
+
+    def _run_buckets(self, by_bucket: dict[tuple[str, int], list[Block]]) -> Iterator[pa.RecordBatch]:
+        storage = LocalStorage(Path(self.state.folder))
+        before = self.state.after(self.clock.step() - 1)
+        writer = ObjectWriter(storage)
+        for (address, bucket), arrived in sorted(by_bucket.items()):
+            segments = BucketSegments(storage, before.buckets.get((address, bucket)))
+            records = [self.exchange.receive(block) for block in arrived]
+            arrived.clear()
+            yield blocks.to_batch(self._run(segments, address, bucket, self.ops[address], records))
+            if segments.changed:
+                sealed = segments.seal(writer, before.sparse, *Store(segments).stats())
+                yield _stats({"state": {address: {str(bucket): sealed.to_json()}}})
+        writer.close()
+        if writer.sizes:
+            yield _stats({"objects": writer.sizes})
 
     def _run(
-        self, segments: MapSegments, address: str, bucket: int, op: LevelOp, records: list[Block]
+        self, segments: BucketSegments, address: str, bucket: int, op: LevelOp, records: list[Block]
     ) -> Iterator[Block]:
-        for block in records:
-            if block.tag == blocks.RESTORE:
-                name, blob = block.payload.split(b"\0", 1)
-                segments.put(name.decode(), blob)
         state = Store(segments)
         before, overflow = state.groups, 0
         if any(block.tag == blocks.REPLAY for block in records):
             yield from self._replay(address, op, kernel_of(op.kernel).content(state))
-        if all(block.tag in (blocks.RESTORE, blocks.REPLAY) for block in records):
+        if all(block.tag == blocks.REPLAY for block in records):
             return
         clock = self.clock.now()
         content = _inputs(op, records, blocks.CONTENT)
@@ -118,7 +143,7 @@ class LevelRunner:
         state.commit()
         yield from self._emit(address, op, delta, clock)
         stats: dict[str, Any] = {
-            "state": {address: {str(bucket): [*state.stats(), delta.evicted]}},
+            "evicted": {address: delta.evicted},
             "wake": {address: {str(bucket): delta.timer_us}},
             "groups": {address: state.groups - before},
             "overflow": dict.fromkeys(_views(op), overflow + _overflow(delta)),
@@ -153,6 +178,10 @@ class LevelRunner:
             yield output_block(target.address, output, self.spill, target.key if batch_of_task() else None)
         if raw is not None:
             yield self.exchange.send(Block(raw, 0, "", codec.encode(rows.select([*columns, WEIGHT]))))
+
+
+def _stats(stats: dict[str, Any]) -> pa.RecordBatch:
+    return blocks.to_batch([Block(blocks.STATS, 0, "", json.dumps(stats).encode())])
 
 
 def _owner(op: LevelOp) -> RejectedRows | None:

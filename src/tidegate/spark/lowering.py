@@ -6,12 +6,12 @@ struct column per producer, all expressions of all consumers in one select, pack
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -39,9 +39,8 @@ from tidegate.spark.direct import Reading, read_and_pack
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.expressions import inside, literal, quoted
 from tidegate.spark.late_rows import Watch
-from tidegate.spark.level import Direct, LevelOp, LevelRunner
+from tidegate.spark.level import Direct, LevelOp, LevelRunner, StateSource
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
-from tidegate.spark.processor import Level
 from tidegate.spark.types import struct_type
 
 ADDRESS = [
@@ -128,10 +127,11 @@ class Lowering:
         replays: Replays,
         partitions: int,
         clock: ClockSource,
+        state: StateSource,
         spill: str,
         exchange: Exchange,
     ) -> None:
-        self.circuit, self.replays = circuit, replays
+        self.circuit, self.replays, self.state = circuit, replays, state
         self.partitions, self.clock, self.spill, self.exchange = partitions, clock, spill, exchange
         self.consumers = consumers(circuit)
 
@@ -197,15 +197,15 @@ class Lowering:
     def level(self, frame: DataFrame, number: int) -> DataFrame:
         """One level of stateful operators, and what Spark SQL has to do with its rows."""
         ops = self.circuit.level(number)
-        runner = LevelRunner({op.id: self._level_op(op) for op in ops}, self.clock, self.spill, self.exchange)
-        processor = Level(pickle.dumps(runner))
-        after = frame.groupBy("op", "bucket").transformWithState(processor, blocks.SCHEMA, "append", "None")
+        level_ops = {op.id: self._level_op(op) for op in ops}
+        runner = LevelRunner(level_ops, self.clock, self.state, self.spill, self.exchange)
+        by_bucket = frame.repartition(self.partitions, "op", "bucket")
         producers = self._raw_producers(ops)
         if not producers:
-            return after
+            return by_bucket.mapInArrow(partial(run_level, runner), blocks.SCHEMA)
         wide = wide_schema(producers, ordered=False)
         config = UnpackConfig(wide.json(), tuple(producers), self.exchange)
-        unpacked = after.mapInArrow(partial(unpack, config), wide)
+        unpacked = by_bucket.mapInArrow(partial(run_level_and_unpack, runner, config), wide)
         return self._pack(unpacked, {name: name for name in producers}, passthrough=True, ordered=False, source=None)
 
     def _raw_producers(self, ops: tuple[Op, ...]) -> dict[str, Schema]:
@@ -301,6 +301,18 @@ class Lowering:
             _rejected_rows(consumer),
             accepted=accepted,
         )
+
+
+def run_level(runner: LevelRunner, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One partition of a level whose rows all are blocks."""
+    return runner.run(batches)
+
+
+def run_level_and_unpack(
+    runner: LevelRunner, config: UnpackConfig, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """One partition of a level with rows for Spark SQL."""
+    return unpack(config, runner.run(batches))
 
 
 def _routes(readers: tuple[Consumer, ...], op: Op | None) -> tuple[bool, tuple[Direct, ...]]:

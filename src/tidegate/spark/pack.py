@@ -266,8 +266,7 @@ def unpack(config: UnpackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
     raw: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:
         passing = []
-        for row in batch.to_pylist():
-            block = Block(row["op"], row["bucket"], row["tag"], row["payload"])
+        for block in blocks.from_batch(batch):
             if block.op in config.producers:
                 raw.setdefault(block.op, []).append(codec.decode(config.exchange.receive(block).payload))
             else:

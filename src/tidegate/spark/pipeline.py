@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import uuid
 from collections.abc import Callable
 
 from pyspark.errors import StreamingQueryException
@@ -21,7 +22,9 @@ from tidegate.spark.failures import all_reachable, failure_error, is_away
 from tidegate.spark.generation import FEED_START, Generation, Generations, PipelineDefinition, feed_offset
 from tidegate.spark.inputs import InputFrames
 from tidegate.spark.late_tables import LateTables
+from tidegate.spark.level import StateSource
 from tidegate.spark.lowering import Lowering
+from tidegate.spark.migration import migrate
 from tidegate.spark.processing_clock import ProcessingClock
 from tidegate.spark.recorder import Late, Recorder
 from tidegate.spark.succession import Succession
@@ -56,7 +59,7 @@ class Pipeline:
         self._on_step = on_step
         self.clock = ProcessingClock(folder.clock, inserts, log, wall)
         self._generations = Generations(folder.generations)
-        self._succession = Succession(spark, self._generations, log, inserts, self.clock, self._settle)
+        self._succession = Succession(self._generations, log, inserts, self.clock, self._settle)
         self._late_tables = LateTables(log, inserts, self.clock)
         self._inputs = InputFrames(spark, folder, self.partitions, wall)
         self._once = False
@@ -86,15 +89,12 @@ class Pipeline:
     def active(self) -> bool:
         return self._waiting or (self._query is not None and self._query.isActive)
 
-    @property
-    def state(self) -> dict[str, dict[str, list[int]]]:
-        """Rows and bytes of state per op and bucket, as far as this process has seen them."""
-        return self._recorder.state if self._recorder else {}
-
     def run(self, definition: PipelineDefinition | None, release: int | None, once: bool) -> None:
         """Run a definition; None: nothing is maintained, and rows inserted so far are past. `release`: how many entries
         of the insert log may be read, None for all that come. `once`: sources end at what they have now."""
         self._once = once
+        if self._folder.must_migrate():
+            migrate(self._spark, self._folder, self._log)
         self.clock.release(release)
         if definition is None:
             self._skip(self._inserts.head())
@@ -205,15 +205,15 @@ class Pipeline:
     def _launch(self, generation: Generation, definition: PipelineDefinition, last_batch: int | None = None) -> None:
         checkpoint = self._generations.checkpoint(generation.number)
         checkpoint.remove_if_unplanned()
-        checkpoint.drop_uncommitted_state()
         self._generations.check(generation.number)
-        checkpoint.relocate()
         start = json.dumps(generation.start)
-        clock = ClockSource(self._folder.id, str(checkpoint.folder), generation.base_step, start, self._wall)
+        launch, base = uuid.uuid4().hex, generation.base_step
+        clock = ClockSource(launch, str(checkpoint.folder), base, start, self._wall)
+        state = StateSource(launch, str(self._folder.root), base, generation.carried)
         exchange = Exchange(str(self._folder.exchange))
         exchange.begin()
         lowering = Lowering(
-            generation.circuit, generation.replays(), self.partitions, clock, str(self._folder.blobs), exchange
+            generation.circuit, generation.replays(), self.partitions, clock, state, str(self._folder.blobs), exchange
         )
         tracker = self._track(generation, definition)
         frame = self._inputs.blocks(generation, definition, lowering, self._once)
@@ -228,6 +228,8 @@ class Pipeline:
             tracker,
             lambda batch: checkpoint.batch(batch).offsets[1:],
             self._after_step,
+            state.after(generation.base_step + checkpoint.batches()),
+            self._folder.storage,
         )
         recorder.last_batch = last_batch
         self._query = (
@@ -264,7 +266,7 @@ class Pipeline:
         if self._recorder is None or self.clock.tracker is None:
             return None
         timers = [*self._recorder.wake.values()]
-        idle = self.clock.tracker.next_idle(self._recorder.state)
+        idle = self.clock.tracker.next_idle(self._recorder.ops_with_rows())
         return min([*timers, *([idle] if idle is not None else [])], default=None)
 
     def _after_step(self, step: int, late: Late) -> None:

@@ -27,12 +27,15 @@ from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import larger
 from tidegate.storage.blobs import unsealed, write_blob
 from tidegate.storage.checkpoint import NO_OFFSET
+from tidegate.storage.objects import Storage
+from tidegate.storage.state import Address, BucketState, Manifest, StateObjects
 from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
 from tidegate.storage.step_log import StepLog, StepRecord
 
 Payloads = list[tuple[str, bytes]]
 Late = list[tuple[dict[str, Any], pl.DataFrame]]
 FEW_LATE = 1_000
+COUNTERS = ("rows_in", "events", "groups", "evicted", "overflow", "objects")
 LOGGED = [pa.field(OP, pa.string()), pa.field(WEIGHT, pa.int64())]
 
 
@@ -54,6 +57,8 @@ class Recorder:
         tracker: WatermarkTracker,
         offsets: Callable[[int], Sequence[str]],
         after_step: Callable[[int, Late], None],
+        state: Manifest,
+        objects: Storage,
     ) -> None:
         outputs = generation.circuit.outputs
         self._outputs = {output.relation: output for output in outputs}
@@ -67,7 +72,7 @@ class Recorder:
         self.last_batch: int | None = None
         self.stopped = False
         self.batch = -1
-        self.state: dict[str, dict[str, list[int]]] = {}
+        self._objects = StateObjects(objects, state)
         self.wake: dict[tuple[str, str], int] = {}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -78,13 +83,15 @@ class Recorder:
         self.batch = batch
         started = time.time()
         rows = frame.toArrow()
-        failpoint("state.committed")
+        failpoint("state.written")
         self._exchange.end_batch(batch)
         step = self._base + batch + 1
         payloads = _by_address(rows)
         late = [(json.loads(record), codec.decode(payload)) for record, payload in payloads.pop(blocks.LATE, [])]
-        self._log.write(self._record(step, started, payloads, late, self._clock.at(batch)))
+        record = self._record(step, started, payloads, late, self._clock.at(batch))
+        self._log.write(record)
         failpoint("step_log.written")
+        self._objects.advance(record.state)
         self._after(step, late)
 
     def _record(self, step: int, started: float, payloads: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
@@ -101,10 +108,8 @@ class Recorder:
             before = self._before(relation) if relation in self._replaced(step) else None
             self._log_output(self._outputs[relation], by_output.get(relation, []), before, changes, files)
         dropped = dict(self._log.header(step - 1).dropped)
-        for op, sizes in stats["state"].items():
-            known = {**self.state.get(op, {}), **{bucket: size[:2] for bucket, size in sizes.items()}}
-            self.state = {**self.state, op: known}
-            dropped[op] = dropped.get(op, 0) + sum(size[2] for size in sizes.values())
+        for op, count in stats["evicted"].items():
+            dropped[op] = dropped.get(op, 0) + count
         self._note_wakes(stats["wake"])
         few = [(drop, rows) for drop, rows in late if len(rows) < FEW_LATE]
         many = [(drop, rows) for drop, rows in late if len(rows) >= FEW_LATE]
@@ -130,7 +135,11 @@ class Recorder:
             late_files=tuple(self._late_file(drop, rows) for drop, rows in many),
             files=tuple(files),
         )
-        return StepRecord(header, changes)
+        return StepRecord(header, changes, self._objects.newest.after(stats["state"], stats["objects"]))
+
+    def ops_with_rows(self) -> set[str]:
+        """The ops that keep rows in state."""
+        return {op for (op, _), state in self._objects.newest.buckets.items() if state.rows}
 
     def _groups_before(self, step: int) -> dict[str, int]:
         """The number of groups of each present op before this step."""
@@ -233,13 +242,13 @@ def _sums(parts: list[dict[str, Any]], counter: str) -> dict[str, int]:
 
 def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """The statistics of several workers combined: counters are added up."""
-    state: dict[str, dict[str, list[int]]] = {}
+    state: dict[Address, BucketState] = {}
     wake: dict[str, dict[str, int | None]] = {}
     seen: dict[str, Any] = {}
     shards: dict[str, dict[str, Any]] = {}
     for part in parts:
-        for op, sizes in part.get("state", {}).items():
-            state.setdefault(op, {}).update(sizes)
+        for op, buckets in part.get("state", {}).items():
+            state.update({(op, int(bucket)): BucketState.from_json(each) for bucket, each in buckets.items()})
         for op, moments in part.get("wake", {}).items():
             wake.setdefault(op, {}).update(moments)
         for name, value in part.get("seen", {}).items():
@@ -248,7 +257,7 @@ def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
             largest = shards.setdefault(name, {})
             largest.update({shard: larger(largest.get(shard), value) for shard, value in values.items()})
     return {
-        **{counter: _sums(parts, counter) for counter in ("rows_in", "events", "groups", "overflow")},
+        **{counter: _sums(parts, counter) for counter in COUNTERS},
         "state": state,
         "wake": wake,
         "seen": seen,

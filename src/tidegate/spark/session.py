@@ -30,17 +30,12 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "25000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.streaming.stateStore.providerClass": compat.ROCKSDB_PROVIDER,
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": compat.FILE_SYSTEM_CHECKPOINTS,
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
-LOCAL_SETTINGS = {"spark.sql.streaming.checkpointFileManagerClass": compat.FILE_SYSTEM_CHECKPOINTS}
-"""Quicker than Spark's default, but a file that exists is kept where the default replaces it. That is wrong for the
-state of a task that runs again, which happens within a batch on clusters only: see `drop_uncommitted_state`."""
 WORKER_PYTHON = Path(__file__).with_name("worker-python")
 STATIC = {
     "spark.ui.enabled": "false",
@@ -81,8 +76,7 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
 def session_of(session: SparkSession, config: Mapping[str, str]) -> SparkSession:
     """A new session beside the user's, with our settings."""
     own = session.newSession()
-    local = LOCAL_SETTINGS if compat.runs_tasks_once(session) else {}
-    for key, value in {**SETTINGS, **local, **config}.items():
+    for key, value in {**SETTINGS, **config}.items():
         compat.set_unless_static(own, key, value)
     return own
 

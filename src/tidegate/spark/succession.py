@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from tidegate.core.columns import content_input
 from tidegate.core.schema import Schema
@@ -33,14 +32,13 @@ class Succession:
 
     def __init__(
         self,
-        spark: SparkSession,
         generations: Generations,
         log: StepLog,
         inserts: InsertLog,
         clock: ProcessingClock,
         settle: Callable[[Generation], None],
     ) -> None:
-        self._spark, self._generations, self._log, self._inserts = spark, generations, log, inserts
+        self._generations, self._log, self._inserts = generations, log, inserts
         self._clock, self._settle = clock, settle
 
     def generation_for(self, definition: PipelineDefinition) -> Generation:
@@ -48,7 +46,8 @@ class Succession:
         current = self._generations.current()
         if current is None:
             return self._begin(self._first(definition))
-        if current.fingerprint == definition.fingerprint:
+        unchanged = current.fingerprint == definition.fingerprint
+        if unchanged and not self._generations.checkpoint(current.number).has_state():
             self._announce(current)
             return current
         return self._begin(self._with_content(self._next(current, definition)))
@@ -103,7 +102,6 @@ class Succession:
             positions=self._positions(old, definition, offsets[1:]),
             carried=frozenset(carried),
             known_outputs=outputs_read(old.definition),
-            restore=self._generations.export_state(self._spark, old, carried, number) if carried else (),
         )
 
     def _inherit(self, old: Generation, definition: PipelineDefinition, number: int) -> Generation:
@@ -117,7 +115,6 @@ class Succession:
             positions=old.positions,
             carried=old.carried & ops,
             known_outputs=old.known_outputs,
-            restore=old.restore,
         )
 
     def _positions(self, old: Generation, definition: PipelineDefinition, offsets: Sequence[str]) -> dict[str, Any]:

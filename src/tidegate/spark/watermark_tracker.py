@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -126,12 +126,12 @@ class WatermarkTracker:
             return None if value is None else FOREVER
         return value_text(value, self._types.get(name, "bigint"))
 
-    def next_idle(self, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+    def next_idle(self, keeping: Collection[str]) -> int | None:
         """The next time at which an idle input advances its watermark and an op may react: a window that is not empty
         ends, or (every second) another op that waits may continue. It may have passed, and steps that other inputs
-        cause do not postpone it. `sizes`: the rows in the state of each op by bucket, as far as they are known."""
+        cause do not postpone it. `keeping`: the ops that keep rows."""
         times = []
-        waiting = self._next_reaction(sizes)
+        waiting = self._next_reaction(keeping)
         for relation, timeout in self._idle.items() if waiting is not None else ():
             due = self.progress.rows.get(relation, self.progress.since[relation]) + timeout
             times.append(due if due > self._ticked_us else waiting or due)
@@ -140,10 +140,10 @@ class WatermarkTracker:
             times += [time for time in idle_times if time > self._ticked_us]
         return min(times, default=None)
 
-    def _next_reaction(self, sizes: Mapping[str, Mapping[str, Sequence[int]]]) -> int | None:
+    def _next_reaction(self, keeping: Collection[str]) -> int | None:
         """The next time at which an op can react if watermarks follow the clock from the last tick on; None if none
         can."""
-        waiting = [op for op in self._circuit.ops if _reacts_to_watermarks(op) and _keeps_rows(sizes.get(op.id))]
+        waiting = [op for op in self._circuit.ops if op.id in keeping and _reacts_to_watermarks(op)]
         times = [self._ticked_us + _until_an_end(op.kernel, self.watermarks) for op in waiting]
         return min(times, default=None)
 
@@ -162,10 +162,6 @@ def _of_events(relation: str) -> bool:
 def _reacts_to_watermarks(op: Op) -> bool:
     """True if an op reacts to watermarks. A global aggregate gets ticks but does not depend on them."""
     return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.evict_before)
-
-
-def _keeps_rows(sizes: Mapping[str, Sequence[int]] | None) -> bool:
-    return sizes is None or any(each[0] for each in sizes.values())
 
 
 def _until_an_end(kernel: KernelSpec, watermarks: Mapping[str, WatermarkValue]) -> int:

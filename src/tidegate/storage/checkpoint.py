@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import struct
 import zlib
@@ -22,8 +21,6 @@ from tidegate.storage.documents import MISSING, damaged
 
 NO_OFFSET = "-"
 """The offset of a source that has not been read yet."""
-_STATE_FILE = re.compile(r"\.?(\d+)(?:_[^.]+)?\.(?:changelog|zip)(?:\.crc)?")
-"""A file of a state store begins with the version that it leads to: the number of committed batches."""
 _CRC_HEAD = struct.Struct(">4sI")
 
 
@@ -49,6 +46,11 @@ class Checkpoint:
         """The last batch that Spark has committed, None if there is none."""
         return max(self._batches("commits"), default=None)
 
+    def batches(self) -> int:
+        """The number of batches that Spark has committed."""
+        committed = self.committed()
+        return 0 if committed is None else committed + 1
+
     def batch(self, number: int) -> PlannedBatch:
         """A planned batch; FOLDER_DAMAGED if its file is missing or cannot be read."""
         path = self.folder / "offsets" / str(number)
@@ -68,19 +70,12 @@ class Checkpoint:
         if self.planned() is None and self.committed() is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def drop_uncommitted_state(self) -> None:
-        """Remove the state of batches that Spark ran but did not commit. Such a batch runs again and stores its state
-        again; Spark would keep the older file, while later batches are differences from the newer state."""
-        committed = self.committed()
-        valid = 0 if committed is None else committed + 1
-        for path in self.folder.glob("state/*/*/*"):
-            version = _STATE_FILE.fullmatch(path.name)
-            if version is not None and int(version[1]) > valid:
-                path.unlink()
+    def has_state(self) -> bool:
+        """True if Spark stored state here, as pipelines of format 2 let it do."""
+        return any(self.folder.glob("state/*"))
 
     def relocate(self) -> None:
-        """Make the checkpoint usable after its folder was moved: Spark records the absolute paths of the schemas of its
-        state."""
+        """Make Spark's state readable after its folder was moved: Spark records the absolute paths of its schemas."""
         for path in self.folder.glob("state/*/_metadata/v2/[0-9]*"):
             version, document = path.read_text(encoding="utf-8").split("\n", 1)
             metadata = json.loads(document)

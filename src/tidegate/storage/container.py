@@ -80,10 +80,7 @@ def encode_all(header: Any, parts: Sequence[Part]) -> list[Data]:
 def read_header(storage: Storage, name: str) -> Any:
     """The header alone, without the rows; FOLDER_DAMAGED if the file is missing, damaged or of another length."""
     try:
-        start = storage.read_range(name, 0, FIRST_READ)
-        length = _head_length(start)
-        if length > len(start):
-            start += storage.read_range(name, len(start), length - len(start))
+        start, length = _read_head(storage, name)
         index = _index(start)
         _check_size(index, length, storage.size(name) or 0)
     except FileNotFoundError:
@@ -91,6 +88,22 @@ def read_header(storage: Storage, name: str) -> Any:
     except ValueError as problem:
         raise damaged(storage.location(name), problem) from None
     return index.header
+
+
+def read_part(storage: Storage, name: str, part: str) -> pa.Table | None:
+    """One part, without reading the others; None if there is none of that name. FOLDER_DAMAGED as for `read`."""
+    try:
+        start, length = _read_head(storage, name)
+        at = length
+        for each in _index(start).parts:
+            if each.name == part:
+                return _decode_part(each, memoryview(storage.read_range(name, at, each.bytes)))
+            at += each.bytes
+    except FileNotFoundError:
+        raise damaged(storage.location(name), MISSING) from None
+    except (ValueError, pa.ArrowException) as problem:
+        raise damaged(storage.location(name), problem) from None
+    return None
 
 
 def read(storage: Storage, name: str, only: set[str] | None = None) -> tuple[Any, list[Part]]:
@@ -111,12 +124,24 @@ def parse(data: bytes, only: set[str] | None = None) -> tuple[Any, list[Part]]:
     view, parts = memoryview(data), []
     for each in index.parts:
         if only is None or each.name in only:
-            blob = view[start : start + each.bytes]
-            if xxh3_64_intdigest(blob) != each.checksum:
-                raise Malformed(f"the checksum of its part {each.name} is wrong")
-            parts.append(Part(each.name, decode(blob), each.weight))
+            parts.append(Part(each.name, _decode_part(each, view[start : start + each.bytes]), each.weight))
         start += each.bytes
     return index.header, parts
+
+
+def _decode_part(index: PartIndex, blob: memoryview) -> pa.Table:
+    if len(blob) != index.bytes or xxh3_64_intdigest(blob) != index.checksum:
+        raise Malformed(f"the checksum of its part {index.name} is wrong")
+    return decode(blob)
+
+
+def _read_head(storage: Storage, name: str) -> tuple[bytes, int]:
+    """The first bytes of a container, at least all of its head, and the length of the head."""
+    start = storage.read_range(name, 0, FIRST_READ)
+    length = _head_length(start)
+    if length > len(start):
+        start += storage.read_range(name, len(start), length - len(start))
+    return start, length
 
 
 def _head_length(data: bytes) -> int:

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -16,8 +16,11 @@ from tidegate import errors
 from tidegate.storage import catalog_file, clock_file, generations, ledger, step_index
 from tidegate.storage.documents import MISSING, Document, damaged
 from tidegate.storage.objects import FOLDER_MODE, LocalStorage, make_folders
+from tidegate.storage.state import STATE
 
-FORMAT = 2
+FORMAT = 3
+MIGRATED = 2
+"""A folder of this format can be read, and is brought to the present one when a pipeline runs in it."""
 MARKER = "tidegate.json"
 
 
@@ -61,6 +64,11 @@ class Folder:
     @property
     def blobs(self) -> Path:
         return self.root / "blobs"
+
+    @property
+    def state(self) -> Path:
+        """Objects with the state of operators."""
+        return self.root / STATE
 
     @property
     def exchange(self) -> Path:
@@ -108,7 +116,7 @@ class Folder:
             self._create()
         self.check_format()
         if not read_only:
-            make_folders((self.inserts, self.steps, self.blobs, self.views, self.sinks, self.generations))
+            make_folders(self._folders())
             self._take_lock()
 
     def close(self) -> None:
@@ -119,8 +127,16 @@ class Folder:
     def check_format(self) -> None:
         """Raises FOLDER_VERSION for a folder of another format, FOLDER_DAMAGED if the marker cannot be read."""
         number = self._format_1() or self.marker.read().format
-        if number != FORMAT:
+        if number not in (FORMAT, MIGRATED):
             raise errors.make("FOLDER_VERSION", folder=str(self.root), found=number, expected=FORMAT)
+
+    def must_migrate(self) -> bool:
+        """True for a folder of the format before this one."""
+        return self.marker.read().format == MIGRATED
+
+    def set_migrated(self) -> None:
+        """Record that everything in the folder has the present format."""
+        self.marker.update(lambda marker: replace(marker, format=FORMAT))
 
     def _format_1(self) -> int | None:
         """The format in a marker of the first format, which was plain JSON without a checksum; else None."""
@@ -134,11 +150,14 @@ class Folder:
     def _create(self) -> None:
         """Writes every file that a data folder always has, the marker last: so a file that is missing beside a marker
         was removed."""
-        make_folders((self.root, self.inserts, self.steps, self.blobs, self.views, self.sinks, self.generations))
+        make_folders((self.root, *self._folders()))
         self.root.chmod(FOLDER_MODE)
         for document, record in self.initial_documents():
             document.write(record)
         self.marker.write(Marker(FORMAT, uuid.uuid4().hex))
+
+    def _folders(self) -> tuple[Path, ...]:
+        return (self.inserts, self.steps, self.blobs, self.state, self.views, self.sinks, self.generations)
 
     def initial_documents(self) -> list[tuple[Document[Any], Any]]:
         """The files of a new folder beside its marker, and what is in them."""

@@ -13,12 +13,14 @@ from tidegate.circuit.model import Circuit
 from tidegate.circuit.stored import KERNEL_VERSIONS, KINDS
 from tidegate.connectors.contract import SourceSpec
 from tidegate.core.failpoints import failpoint
+from tidegate.core.files import unseal
 from tidegate.core.records import Codec
 from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 from tidegate.storage.documents import MISSING, Document, damaged
 from tidegate.storage.objects import LocalStorage, Storage, make_folders
 
 FILE = "generation.json"
+RESTORE = "restore"
 CODEC = Codec({**KINDS, "source": SourceSpec}, KERNEL_VERSIONS)
 
 
@@ -34,8 +36,7 @@ class FeedStart:
 
 @dataclass(frozen=True)
 class GenerationRecord:
-    """A generation as it is stored: `sources` in the order of Spark's offsets, `restore` relative to the folder of
-    generations."""
+    """A generation as it is stored: `sources` in the order of Spark's offsets."""
 
     number: int
     base_step: int
@@ -50,7 +51,6 @@ class GenerationRecord:
     positions: Mapping[str, Mapping[str, Any]]
     carried: frozenset[str]
     known_outputs: Mapping[str, str]
-    restore: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,19 @@ class Pointer:
 
 def pointer(storage: Storage, prefix: str = "") -> Document[Pointer]:
     return Document(storage, f"{prefix}newest.json", "newest_generation", Pointer)
+
+
+class GenerationDocument(Document[GenerationRecord]):
+    """A stored generation. In format 2 it also names files of state in `restore`, relative to the generations."""
+
+    def parse(self, data: bytes) -> GenerationRecord:
+        document = json.loads(unseal(self.kind, data))
+        document.pop(RESTORE, None)
+        return self.codec.decode(self.record, document)
+
+    def restored_from(self) -> list[str]:
+        """The files of state that a generation of format 2 begins with."""
+        return list(json.loads(unseal(self.kind, self.storage.read(self.name))).get(RESTORE, []))
 
 
 class GenerationFiles:
@@ -82,8 +95,8 @@ class GenerationFiles:
             raise damaged(self._storage.location(f"{expected}/{FILE}"), MISSING)
         return None if newest is None else self.record(newest).read()
 
-    def record(self, number: int) -> Document[GenerationRecord]:
-        return Document(self._storage, f"{number}/{FILE}", "generation", GenerationRecord, CODEC)
+    def record(self, number: int) -> GenerationDocument:
+        return GenerationDocument(self._storage, f"{number}/{FILE}", "generation", GenerationRecord, CODEC)
 
     def write(self, record: GenerationRecord) -> None:
         """Make a generation the newest."""
@@ -100,11 +113,10 @@ class GenerationFiles:
         return Checkpoint(self.home(number) / "checkpoint")
 
     def forget_before(self, number: int) -> None:
-        """Removes the generations before one that has committed a batch, and the state that it was restored from."""
+        """Removes the generations before one that has committed a batch."""
         for each in self.numbers():
             if each < number:
                 shutil.rmtree(self.home(each), ignore_errors=True)
-        shutil.rmtree(self.home(number) / "state", ignore_errors=True)
 
     def committed_step(self) -> int:
         """The last step that Spark has committed, by the newest generation."""

@@ -18,6 +18,7 @@ from tidegate.storage.folder import Folder
 from tidegate.storage.generations import GenerationFiles
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.objects import LocalStorage
+from tidegate.storage.state import BucketState, Place, check_bucket
 from tidegate.storage.step_log import StepLog
 
 RESTORE = "restore the data folder from a backup, or begin a new one"
@@ -74,7 +75,7 @@ def leftovers(folder: Folder, log: StepLog) -> Iterator[Path]:
     referenced = {folder.root / name for name in log.referenced()} | {folder.views / "relations.json"}
     for home in (folder.root, folder.inserts, folder.steps, folder.generations):
         yield from (path for path in _files(home) if is_temporary(path.name))
-    for home in (folder.blobs, folder.views):
+    for home in (folder.blobs, folder.views, folder.state):
         yield from (path for path in _files(home) if path not in referenced)
     compacted = log.oldest()
     yield from (path for path in _files(folder.steps) if path.name.isdigit() and int(path.name) <= compacted)
@@ -148,6 +149,30 @@ class FolderCheck:
                 self.findings.append(Finding(str(path), "nothing refers to it", LEFTOVER, damage=False))
         except errors.Error as problem:
             self._add_problem(problem)
+        self._check_state(log)
+
+    def _check_state(self, log: StepLog) -> None:
+        """Every segment of the state after the last two steps, as far as the log is whole. The
+        process that writes the folder may have gone on and removed some of it meanwhile."""
+        buckets = self._buckets(log)
+        self.files += len({use.object for state in buckets.values() for use in state.uses})
+        for index, state in buckets.items():
+            try:
+                check_bucket(self._folder.storage, state)
+            except errors.Error as problem:
+                log.refresh()
+                if index in self._buckets(log):
+                    self._add_problem(problem)
+
+    def _buckets(self, log: StepLog) -> dict[Place, BucketState]:
+        """The buckets of the steps whose state is kept, by the places of their indexes."""
+        buckets: dict[Place, BucketState] = {}
+        for step in log.steps_with_state():
+            try:
+                buckets.update({state.index: state for state in log.state(step).buckets.values()})
+            except errors.Error as problem:
+                self._add_problem(problem)
+        return buckets
 
     def _check_permissions(self) -> None:
         """Everything is below the root, so nobody else can read it if the root is closed to them."""

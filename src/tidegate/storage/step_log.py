@@ -23,22 +23,29 @@ from tidegate.storage.container import Part
 from tidegate.storage.documents import MISSING, damaged
 from tidegate.storage.objects import Storage
 from tidegate.storage.snapshots import Snapshots
+from tidegate.storage.state import Manifest, object_name
 from tidegate.storage.step_header import Changes, LateRow, StepHeader
 
 BLOBS, STEPS = "blobs", "steps"
 SNAPSHOT_ROWS = 20_000
 MAX_FOLD = 8
 """A snapshot is written when a read folds more than this many times the rows that it returns."""
+STATE_PART = "\0state"
+"""The part of a step's container with its manifest; no relation can have this name."""
+LEAST_KEPT = 2
+"""The newest step may run again, from the state after the one before it."""
 BEFORE_FIRST = StepHeader.empty(0)
+NO_STATE = Manifest()
 
 
 @dataclass(frozen=True)
 class StepRecord:
     """One step as it is logged. `changes`: the changed rows of each relation with `__op` and `__w`. The header need not
-    name them: the log does."""
+    name them: the log does. `state`: the state of all ops after the step."""
 
     header: StepHeader
     changes: Mapping[str, pa.Table]
+    state: Manifest = NO_STATE
 
 
 class StepLog:
@@ -84,7 +91,17 @@ class StepLog:
 
     def referenced(self) -> set[str]:
         """The names of all blobs and snapshots that belong to the log."""
-        return self._snapshots.names() | {f"{BLOBS}/{name}" for header in self.headers() for name in header.blobs()}
+        blobs = {f"{BLOBS}/{name}" for header in self.headers() for name in header.blobs()}
+        return self._snapshots.names() | blobs | self.state_objects()
+
+    def steps_with_state(self) -> list[int]:
+        """The steps whose state is kept: the newest, and the one before it, which the newest is run again from."""
+        with self._lock:
+            return sorted(self._headers)[-LEAST_KEPT:]
+
+    def state_objects(self) -> set[str]:
+        """The names of all objects of state that a step can need."""
+        return {object_name(name) for step in self.steps_with_state() for name in self.state(step).sizes}
 
     def last(self) -> int:
         """The newest step, 0 before the first."""
@@ -115,7 +132,8 @@ class StepLog:
         """Write a step durably and wake all waiting readers."""
         counts = tuple(Changes(name, table.num_rows, net_weight(table)) for name, table in record.changes.items())
         header = replace(record.header, changes=counts)
-        parts = [Part(name, table) for name, table in record.changes.items()]
+        parts = [Part(STATE_PART, record.state.to_table())] if record.state.buckets else []
+        parts += [Part(name, table) for name, table in record.changes.items()]
         self._storage.put(_step_name(header.step), *container.encode_all(header.to_json(), parts))
         with self._lock:
             before = self._headers.get(header.step, BEFORE_FIRST)
@@ -130,6 +148,15 @@ class StepLog:
             for step in [number for number in self._headers if number > after]:
                 self._drop(step)
             self._changed.clear()
+
+    def add_state(self, step: int, state: Manifest) -> None:
+        """Add the state to a step that was logged without."""
+        header, parts = container.read(self._storage, _step_name(step))
+        self._storage.put(_step_name(step), *container.encode_all(header, [Part(STATE_PART, state.to_table()), *parts]))
+
+    def state(self, step: int) -> Manifest:
+        """The state of all ops after a step."""
+        return read_state(self._storage, step)
 
     def changes(self, relation: str, start: int, end: int) -> Iterator[tuple[int, pa.Table]]:
         """(step, changes) of a relation for start < step <= end, oldest first, only steps in which it changed."""
@@ -165,7 +192,7 @@ class StepLog:
     def compact(self, schemas: dict[str, pa.Schema], keep: int, needed: int | None) -> None:
         """Fold steps older than the newest `keep` into snapshots and remove them, but none after `needed`: a sink has
         not read those yet."""
-        limit = min(self.last() - keep, self.last() if needed is None else needed)
+        limit = min(self.last() - max(keep, LEAST_KEPT), self.last() if needed is None else needed)
         if limit <= self._snapshots.index().compacted:
             return
         for relation, schema in schemas.items():
@@ -240,6 +267,12 @@ class StepLog:
         if header.step != step:
             raise damaged(self._storage.location(_step_name(step)), f"it is step {header.step}")
         return header
+
+
+def read_state(storage: Storage, step: int) -> Manifest:
+    """The state of all ops after a step, none before the first."""
+    table = container.read_part(storage, _step_name(step), STATE_PART) if step else None
+    return NO_STATE if table is None else Manifest.from_table(table)
 
 
 def _step_name(step: int) -> str:
