@@ -228,6 +228,7 @@ class Runtime:
                 self.log.snapshot(relation, schema, self.log.last())
         if self.log.last() % COMPACT_EVERY == 0:
             self.log.compact(stored, self.ledger.retention(DEFAULT_RETENTION), self.sinks.oldest())
+            self.log.sweep_state()
             self.inserts.forget(self.spark.pipeline.consumed())
 
     def _on_events(self) -> None:

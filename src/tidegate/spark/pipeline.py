@@ -33,6 +33,7 @@ from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import InputProgress
 from tidegate.storage.folder import Folder, Settings
 from tidegate.storage.insert_log import InsertLog
+from tidegate.storage.state import StateObjects
 from tidegate.storage.step_log import StepLog
 
 _log = logging.getLogger(__name__)
@@ -228,8 +229,7 @@ class Pipeline:
             tracker,
             lambda batch: checkpoint.batch(batch).offsets[1:],
             self._after_step,
-            state.after(generation.base_step + checkpoint.batches()),
-            self._folder.storage,
+            self._state_objects(state, base + checkpoint.batches()),
         )
         recorder.last_batch = last_batch
         self._query = (
@@ -242,6 +242,11 @@ class Pipeline:
         self._superseding = True
         if self._wall and last_batch is None:
             self._timer = ClockTimer(self._next_timer, self.clock.tick)
+
+    def _state_objects(self, source: StateSource, step: int) -> StateObjects:
+        """The state after a step, which the next one begins with."""
+        previous = self._log.state(step - 1) if step - 1 in self._log.steps_with_state() else None
+        return StateObjects(self._folder.storage, source.after(step), previous)
 
     def _track(self, generation: Generation, definition: PipelineDefinition) -> WatermarkTracker:
         """Restore the watermarks as the last step left them, and put what follows from them on the clock."""

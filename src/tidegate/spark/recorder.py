@@ -27,8 +27,7 @@ from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import larger
 from tidegate.storage.blobs import unsealed, write_blob
 from tidegate.storage.checkpoint import NO_OFFSET
-from tidegate.storage.objects import Storage
-from tidegate.storage.state import Address, BucketState, Manifest, StateObjects
+from tidegate.storage.state import Address, BucketState, StateObjects
 from tidegate.storage.step_header import ChangeFile, LateFile, RejectedRow, StepHeader, late_rows
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -57,8 +56,7 @@ class Recorder:
         tracker: WatermarkTracker,
         offsets: Callable[[int], Sequence[str]],
         after_step: Callable[[int, Late], None],
-        state: Manifest,
-        objects: Storage,
+        objects: StateObjects,
     ) -> None:
         outputs = generation.circuit.outputs
         self._outputs = {output.relation: output for output in outputs}
@@ -68,11 +66,10 @@ class Recorder:
         self._ops = {op.id for op in generation.definition.circuit.ops}
         self._sources, self._offsets = generation.definition.sources, offsets
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
-        self._clock, self._tracker, self._exchange = clock, tracker, exchange
+        self._clock, self._tracker, self._exchange, self._objects = clock, tracker, exchange, objects
         self.last_batch: int | None = None
         self.stopped = False
         self.batch = -1
-        self._objects = StateObjects(objects, state)
         self.wake: dict[tuple[str, str], int] = {}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:

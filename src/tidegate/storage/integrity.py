@@ -160,7 +160,6 @@ class FolderCheck:
             try:
                 check_bucket(self._folder.storage, state)
             except errors.Error as problem:
-                log.refresh()
                 if index in self._buckets(log):
                     self._add_problem(problem)
 

@@ -323,8 +323,8 @@ class StateObjects:
 
     Spark may run the newest step again, so the manifests of the last two steps are in force."""
 
-    def __init__(self, storage: Storage, newest: Manifest) -> None:
-        self._storage, self._newest, self._previous = storage, newest, newest
+    def __init__(self, storage: Storage, newest: Manifest, previous: Manifest | None = None) -> None:
+        self._storage, self._newest, self._previous = storage, newest, previous or newest
 
     @property
     def newest(self) -> Manifest:

@@ -23,7 +23,7 @@ from tidegate.storage.container import Part
 from tidegate.storage.documents import MISSING, damaged
 from tidegate.storage.objects import Storage
 from tidegate.storage.snapshots import Snapshots
-from tidegate.storage.state import Manifest, object_name
+from tidegate.storage.state import STATE, Manifest, object_name
 from tidegate.storage.step_header import Changes, LateRow, StepHeader
 
 BLOBS, STEPS = "blobs", "steps"
@@ -96,8 +96,14 @@ class StepLog:
 
     def steps_with_state(self) -> list[int]:
         """The steps whose state is kept: the newest, and the one before it, which the newest is run again from."""
-        with self._lock:
-            return sorted(self._headers)[-LEAST_KEPT:]
+        return sorted(self._present())[-LEAST_KEPT:]
+
+    def sweep_state(self) -> None:
+        """Remove objects that belong to no step: those of tasks that failed, or ran twice. No step may be running."""
+        needed = self.state_objects()
+        for name in self._storage.list(STATE):
+            if object_name(name) not in needed:
+                self._storage.delete(object_name(name))
 
     def state_objects(self) -> set[str]:
         """The names of all objects of state that a step can need."""
