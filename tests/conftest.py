@@ -74,12 +74,13 @@ def of_all_workers(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[SparkSession]:
     """Spark with two threads, as a pipeline sets it up for itself, with the connectors that it needs jars for.
-    Expressions are interpreted: compiling them takes longer than the few rows of a test."""
+    Expressions are interpreted: compiling them takes longer than the few rows of a test. Operators that sort or group
+    allocate pages of 64 MB by default, for any number of rows."""
     os.environ.setdefault("TIDEGATE_JARS", str(kafka_jars))
     from tidegate.spark.session import connect
     from tidegate.testing.spec.engine import INTERPRETED
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = connect("local[2]", {"spark.driver.memory": "2g", **INTERPRETED}, log)
+    session = connect("local[2]", {"spark.driver.memory": "2g", "spark.buffer.pageSize": "1m", **INTERPRETED}, log)
     yield session
     session.stop()

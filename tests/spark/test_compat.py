@@ -237,3 +237,13 @@ def test_a_class_that_does_not_compile_leaves_the_file_system(
         local_files.set_permissions_without_processes(spark)
     assert "Hadoop's own local file system is used" in caplog.text
     spark.range(3).write.parquet(str(tmp_path / "table"))
+
+
+def test_both_names_of_a_call_site_keep_spark_from_walking_the_stack(spark: SparkSession) -> None:
+    compat.name_call_site(spark)
+    site = spark.sparkContext._jsc.sc().getCallSite()  # type: ignore[union-attr]
+    assert (site.shortForm(), site.longForm()) == ("tidegate", "tidegate")
+    spark.range(1).toArrow()
+    assert spark.sparkContext.getLocalProperty("callSite.short") is None, "PySpark clears it"
+    compat.name_call_site(spark)
+    assert spark.sparkContext.getLocalProperty("callSite.short") == "tidegate"

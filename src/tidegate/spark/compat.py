@@ -84,6 +84,13 @@ def replace_local_file_system(session: SparkSession, source: str, name: str) -> 
     jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), configuration)
 
 
+def name_call_site(session: SparkSession) -> None:
+    """Name what this thread makes Spark do: for every RDD without a name Spark walks the stack. PySpark clears one of
+    the two names after an action."""
+    for name in ("callSite.short", "callSite.long"):
+        session.sparkContext.setLocalProperty(name, "tidegate")
+
+
 def set_unless_static(session: SparkSession, key: str, value: str) -> None:
     """Set a session's configuration, except for keys that are fixed when an application starts. `conf.isModifiable`
     does not tell: it is False for keys that Spark reads without registering them, such as those of RocksDB."""

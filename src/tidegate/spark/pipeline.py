@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 STARTS = 4
 """How many times a query is started whose processes did not start."""
 SPARKS_OWN = "200"
+PLANNING = {"spark.sql.constraintPropagation.enabled": "false"}
+"""Every micro-batch is planned anew. Constraints serve joins, which no plan of ours has."""
 RECONNECT_SECONDS = 2.0
 
 
@@ -72,7 +74,8 @@ class Pipeline:
         self._superseding = False
         self._waiting, self._next_attempt = False, 0.0
         self._timer: ClockTimer | None = None
-        spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
+        for key, value in {"spark.sql.shuffle.partitions": str(self.partitions), **PLANNING}.items():
+            spark.conf.set(key, value)
 
     @property
     def partitions(self) -> int:

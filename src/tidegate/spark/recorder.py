@@ -19,7 +19,7 @@ from tidegate.core.columns import OP, WEIGHT
 from tidegate.core.failpoints import failpoint
 from tidegate.core.types import nullable_schema
 from tidegate.kernels.api import Clock
-from tidegate.spark import blocks, codec
+from tidegate.spark import blocks, codec, compat
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.generation import Generation
@@ -89,6 +89,7 @@ class Recorder:
         self._log.write(record)
         failpoint("step_log.written")
         self._objects.advance(record.state)
+        compat.name_call_site(frame.sparkSession)
         self._after(step, late)
 
     def _record(self, step: int, started: float, payloads: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
