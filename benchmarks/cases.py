@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -129,6 +130,59 @@ def latency(setting: Setting) -> list[Figure]:
     return [Figure("step of 10 rows, one stateful view", mine, other, mine / other, 4.0, False, "s", note)]
 
 
+GROUPS_OF_GROUPS = "SELECT n, COUNT(*) AS groups FROM sums GROUP BY n"
+
+
+def levels(setting: Setting) -> list[Figure]:
+    """What one and two levels of stateful operators add to a step of ten rows through a view without state."""
+    random = np.random.default_rng(6)
+    views = {
+        0: ["CREATE MATERIALIZED VIEW passed AS SELECT k, v FROM events WHERE v > 0"],
+        1: [f"CREATE MATERIALIZED VIEW sums AS {SUMS}"],
+        2: [f"CREATE MATERIALIZED VIEW sums AS {SUMS}", f"CREATE MATERIALIZED VIEW n AS {GROUPS_OF_GROUPS}"],
+    }
+    medians = {}
+    for count, statements in views.items():
+        with setting.database(f"levels-{count}") as db:
+            db.sql("CREATE SOURCE events (k BIGINT, v DOUBLE)")
+            for statement in statements:
+                db.sql(statement)
+            medians[count] = statistics.median(_timed_steps(db, 50, lambda: random.integers(0, 100, 10))[20:])
+    return [
+        Figure(
+            f"what {count} of stateful operators add to a step of 10 rows",
+            medians[number] - medians[0],
+            medians[0],
+            (medians[number] - medians[0]) / medians[0],
+            None,
+            False,
+            "s",
+            "beside a step without state",
+        )
+        for number, count in ((1, "one level"), (2, "two levels"))
+    ]
+
+
+def added_view(setting: Setting) -> list[Figure]:
+    """Adding a view to a running pipeline that keeps a million groups for another one, up to its first step."""
+    with setting.database("added") as db:
+        db.sql("CREATE SOURCE events (k BIGINT, v DOUBLE)")
+        db.sql("CREATE SOURCE others (x BIGINT)")
+        db.sql(f"CREATE MATERIALIZED VIEW sums AS {SUMS}")
+        _load(db, 1_000_000)
+        step = statistics.median(_timed_steps(db, 20, lambda: np.arange(1000))[5:])
+        seconds = []
+        for number in range(5):
+            start = time.perf_counter()
+            db.sql(f"CREATE MATERIALIZED VIEW added_{number} AS SELECT x, COUNT(*) AS n{number} FROM others GROUP BY x")
+            db.insert("others", [(number,)])
+            db.step()
+            seconds.append(time.perf_counter() - start)
+    median = statistics.median(seconds)
+    name = "a view added beside 1 000 000 groups"
+    return [Figure(name, median, step, median / step, None, False, "s", "beside a step of 1 000 rows")]
+
+
 class Stateless:
     """Spark alone on an insert log: reads it, writes nowhere."""
 
@@ -211,6 +265,8 @@ CASES: dict[str, Callable[[Setting], list[Figure]]] = {
     "grouped_100k": partial(grouped, 100_000, 3.0),
     "state_curve": state_curve,
     "latency": latency,
+    "levels": levels,
+    "added_view": added_view,
     "ten_views": ten_views,
     "memory": memory,
 }

@@ -369,7 +369,7 @@ class CommitProtocol(RuleBasedStateMachine):
 
 
 TestCommitProtocol = CommitProtocol.TestCase
-TestCommitProtocol.settings = settings(examples(300), stateful_step_count=30)
+TestCommitProtocol.settings = settings(examples(150), stateful_step_count=30)
 
 
 def bucket_of(storage: LocalStorage, segments: dict[str, bytes]) -> BucketState:

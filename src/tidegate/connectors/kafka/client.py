@@ -15,12 +15,13 @@ from tidegate.core.retry import Backoff, retry
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
 
-SECONDS = 20.0
+SECONDS, GLANCE_SECONDS = 10.0, 3.0
+"""How long brokers may take to answer: at a start, and when a running pipeline looks whether they are back."""
 LOGGER = logging.getLogger("tidegate.kafka")
 LOGGER.addHandler(logging.NullHandler())
 
 
-def partitions(options: ReadOptions) -> dict[str, list[int]] | None:
+def partitions(options: ReadOptions, seconds: float = SECONDS) -> dict[str, list[int]] | None:
     """Return the partitions of every topic that is read, or None if this client cannot be used: options meant for
     Spark's client (a Java trust store, say) can be unknown to librdkafka."""
     kafka = library()
@@ -30,7 +31,7 @@ def partitions(options: ReadOptions) -> dict[str, list[int]] | None:
     except kafka.KafkaException:
         return None
     try:
-        topics = client.list_topics(timeout=SECONDS).topics
+        topics = client.list_topics(timeout=seconds).topics
     except kafka.KafkaException as failure:
         raise make(
             "PIPELINE_FAILED",

@@ -27,7 +27,7 @@ from tidegate.connectors.contract import (
 )
 from tidegate.connectors.kafka import jars
 from tidegate.connectors.kafka.capture import BusOptions, KafkaCapture, bus_options
-from tidegate.connectors.kafka.client import partitions
+from tidegate.connectors.kafka.client import GLANCE_SECONDS, partitions
 from tidegate.connectors.kafka.metadata import expressions, metadata
 from tidegate.connectors.kafka.options import ReadOptions, read_options
 from tidegate.core.columns import ERROR, RAW, SEQ, SHARD, WEIGHT
@@ -101,7 +101,7 @@ class KafkaStream(StreamSource, Partitioned, Remote):
 
     def reachable(self) -> bool:
         try:
-            partitions(self.topics.options)
+            partitions(self.topics.options, GLANCE_SECONDS)
         except Error:
             return False
         return True
