@@ -156,9 +156,12 @@ class StepLog:
             self._changed.clear()
 
     def add_state(self, step: int, state: Manifest) -> None:
-        """Add the state to a step that was logged without."""
+        """Add the state to a step that was logged without, or replace it."""
         header, parts = container.read(self._storage, _step_name(step))
-        self._storage.put(_step_name(step), *container.encode_all(header, [Part(STATE_PART, state.to_table()), *parts]))
+        changes = [part for part in parts if part.name != STATE_PART]
+        self._storage.put(
+            _step_name(step), *container.encode_all(header, [Part(STATE_PART, state.to_table()), *changes])
+        )
 
     def state(self, step: int) -> Manifest:
         """The state of all ops after a step."""
