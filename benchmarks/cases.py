@@ -18,7 +18,7 @@ from setting import Setting, seconds_of, throughput
 from tidegate.core.schema import Column
 from tidegate.database import Database, runtime_of
 from tidegate.spark.feed import Feed
-from tidegate.spark.lowering import wide_schema
+from tidegate.spark.wide_frame import wide_schema
 from tidegate.storage.clock_file import write_clock
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.objects import LocalStorage, make_folders

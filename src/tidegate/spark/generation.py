@@ -16,7 +16,7 @@ from tidegate.connectors.contract import SourceSpec, StreamSource
 from tidegate.core.columns import Producer
 from tidegate.core.schema import Schema
 from tidegate.spark import blocks
-from tidegate.spark.lowering import Consumer, Replays, consumers
+from tidegate.spark.consumers import Consumer, Replays, consumers
 from tidegate.storage.generations import CODEC, FeedStart, GenerationFiles, GenerationRecord
 
 FEED_START: dict[str, Any] = {"entry": 0, "tick": 0, "time": 0, "lines": {}}

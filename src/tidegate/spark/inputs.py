@@ -11,7 +11,8 @@ from tidegate.connectors.contract import ParquetFiles, SourceContext, StreamSour
 from tidegate.core.schema import Schema
 from tidegate.spark.feed import Feed
 from tidegate.spark.generation import Generation, PipelineDefinition
-from tidegate.spark.lowering import Lowering, wide_schema
+from tidegate.spark.lowering import Lowering
+from tidegate.spark.wide_frame import wide_schema
 from tidegate.storage.folder import Folder
 
 
