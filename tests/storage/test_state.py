@@ -81,8 +81,8 @@ def cold() -> Iterator[None]:
 
 
 @pytest.fixture
-def tiny(cold: None) -> Iterator[None]:
-    with patch.multiple(state, **TINY), no_sync():
+def tiny() -> Iterator[None]:
+    with patch.multiple(state, **TINY), cold_reads(), no_sync():
         yield
 
 

@@ -196,9 +196,8 @@ class Pipeline:
         """Run a step that is logged but not committed (the process was killed in between) to its end, with the circuit
         it belongs to."""
         checkpoint = self._generations.checkpoint(old.number)
-        committed, planned = checkpoint.committed(), checkpoint.planned()
-        committed_step = old.base_step + (-1 if committed is None else committed) + 1
-        if self._log.last() <= committed_step or planned is None:
+        planned = checkpoint.planned()
+        if self._log.last() <= old.base_step + checkpoint.batches() or planned is None:
             return
         self._launch(old, old.definition, last_batch=planned)
         while self.active and checkpoint.committed() != planned:

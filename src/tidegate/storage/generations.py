@@ -123,8 +123,7 @@ class GenerationFiles:
         record = self.newest()
         if record is None:
             return 0
-        batch = self.checkpoint(record.number).committed()
-        return record.base_step + (0 if batch is None else batch + 1)
+        return record.base_step + self.checkpoint(record.number).batches()
 
     def consumed_entry(self) -> int:
         """The first entry of the insert log that no committed step has read, by the newest generation."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
+from tidegate.core.sized_cache import SizedCache
 from tidegate.storage.documents import MISSING, damaged
 from tidegate.storage.objects import Storage
 
@@ -103,9 +103,8 @@ class Manifest:
                 "rows": state.rows,
                 "bytes": state.bytes,
                 "uses": [
-                    {"object": use.object, "bytes": use.bytes, "size": self.sizes[use.object], "sparse": sparse}
+                    {**use._asdict(), "size": self.sizes[use.object], "sparse": use.object in self.sparse}
                     for use in state.uses
-                    for sparse in (use.object in self.sparse,)
                 ],
             }
             for (op, bucket), state in sorted(self.buckets.items())
@@ -161,27 +160,16 @@ def _sparse(used: Mapping[str, int], sizes: Mapping[str, int]) -> frozenset[str]
     return frozenset(sparse)
 
 
-class _SmallReads:
-    """An LRU cache of small segments. Objects never change and their names are unique, so it is valid for any folder
-    that this process works for."""
+class _SmallReads(SizedCache[Place, bytes]):
+    """A cache of small segments. Objects never change and their names are unique, so it is valid for any folder that
+    this process works for."""
 
     def __init__(self) -> None:
-        self._size = 0
-        self._blobs: OrderedDict[Place, bytes] = OrderedDict()
+        super().__init__(SMALL_CACHE, len)
 
-    def get(self, place: Place) -> bytes | None:
-        blob = self._blobs.get(place)
-        if blob is not None:
-            self._blobs.move_to_end(place)
-        return blob
-
-    def put(self, place: Place, blob: bytes) -> None:
-        if len(blob) > SMALL or place in self._blobs:
-            return
-        self._blobs[place] = blob
-        self._size += len(blob)
-        while self._size > SMALL_CACHE:
-            self._size -= len(self._blobs.popitem(last=False)[1])
+    def put(self, key: Place, value: bytes) -> None:
+        if len(value) <= SMALL:
+            super().put(key, value)
 
 
 _small_reads = _SmallReads()

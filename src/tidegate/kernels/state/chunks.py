@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.core.columns import HASH
+from tidegate.core.sized_cache import SizedCache
 from tidegate.kernels.api import Segments
 from tidegate.kernels.state.sorting import Hashes, Indexes, Position, first_after
 
@@ -29,35 +29,11 @@ class LoadedChunk:
     size: int
 
 
-class ChunkCache:
+class ChunkCache(SizedCache[bytes, LoadedChunk]):
     """An LRU cache of decoded chunks, up to `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.size = 0
-        self._entries: OrderedDict[bytes, LoadedChunk] = OrderedDict()
-
-    def get(self, chunk: bytes) -> LoadedChunk | None:
-        entry = self._entries.get(chunk)
-        if entry is not None:
-            self._entries.move_to_end(chunk)
-        return entry
-
-    def put(self, chunk: bytes, entry: LoadedChunk) -> None:
-        self.drop(chunk)
-        self._entries[chunk] = entry
-        self.size += entry.size
-        while self.size > self.limit and self._entries:
-            self.drop(next(iter(self._entries)))
-
-    def drop(self, chunk: bytes) -> None:
-        entry = self._entries.pop(chunk, None)
-        if entry is not None:
-            self.size -= entry.size
-
-    def clear(self) -> None:
-        self._entries.clear()
-        self.size = 0
+        super().__init__(limit, lambda chunk: chunk.size)
 
 
 CACHE = ChunkCache(int(os.environ.get("TIDEGATE_STATE_CACHE_MB", "512")) << 20)
