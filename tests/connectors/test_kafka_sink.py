@@ -342,8 +342,8 @@ def test_no_broker_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     [
         ({"partitions": "3"}, "UNKNOWN_OPTION: KAFKA has no option 'partitions'"),
         ({"key.fields": "itm"}, "INVALID_OPTION: key: there is no column itm\n  hint: did you mean item?"),
-        ({"kafka.transactional.id": "mine"}, "INVALID_OPTION: transactional.id cannot be set: the sink sets it itself"),
-        ({"properties.group.id": "mine"}, "INVALID_OPTION: group.id cannot be set: the sink sets it itself"),
+        ({"kafka.transactional.id": "mine"}, "INVALID_OPTION: kafka.transactional.id cannot be set: the sink sets it"),
+        ({"properties.group.id": "mine"}, "INVALID_OPTION: kafka.group.id cannot be set: the sink sets it itself"),
         (
             {"kafka.key.serializer": "x"},
             "INVALID_OPTION: the Kafka client rejects its options: No such configuration property",

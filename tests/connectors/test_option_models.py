@@ -33,6 +33,7 @@ from tidegate.core.option_models import (
 from tidegate.core.options import Bag
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, Span
+from tidegate.formats.avro_schema import RegistryOptions
 
 
 class Sample(OptionModel):
@@ -42,8 +43,9 @@ class Sample(OptionModel):
     count: Annotated[int, whole_number(1)] = 7
     wait: Annotated[float, SECONDS] = 1.5
     fast: bool = False
-    labels: Annotated[dict[str, str], Prefixed("labels.")] = Field({})
+    labels: Annotated[dict[str, str], Prefixed("labels.", "tags.")] = Field({})
     mode: Annotated[str, choice("one", "Two"), Aliases("modus", "way.of")] = "one"
+    most: Annotated[int, ANY_TEXT] = Field(9, alias="at.most")
     safe: bool = True
     quote: Annotated[str, ANY_TEXT] = "'"
 
@@ -66,7 +68,15 @@ def test_options_are_taken_in_any_spelling_and_the_others_have_their_defaults() 
     assert Sample.take(bag(url="x")) == Sample(url="x")
     other = Sample.take(bag(url="x", way__of="TWO", safe="false", quote=""))
     assert other == Sample(url="x", mode="Two", safe=False, quote="")
+    assert Sample.take(bag(url="x", labels__a="1", tags__b="2")).labels == {"a": "1", "b": "2"}
     assert Channels.take(bag(topics="a b")).channels == ["a", "b"]
+
+
+def test_how_a_value_is_read_can_depend_on_the_statement() -> None:
+    assert Sample.take(bag(url="x", at__most="7"), {"most": Parsed(int, "a number")}).most == 7
+    with pytest.raises(Error) as wrong:
+        Sample.take(bag(url="x", at__most="all"), {"most": Parsed(int, "a number")})
+    assert (wrong.value.message, wrong.value.hint) == ("option 'at.most' cannot be 'all'", "expected a number")
 
 
 def test_an_example_can_depend_on_the_statement() -> None:
@@ -116,6 +126,8 @@ MODELS: list[tuple[type[OptionModel], str, int]] = [
     (files.TextFileOptions, "files.md", 1),
     (kafka.TopicOptions, "kafka.md", 1),
     (kafka.SourceOptions, "kafka.md", 1),
+    (kafka.StartOptions, "kafka.md", 1),
+    (kafka.ClientOptions, "kafka.md", 1),
     (kafka.SinkOptions, "kafka.md", 3),
     (redis.ServerOptions, "redis.md", 1),
     (redis.ModeOptions, "redis.md", 1),
@@ -130,7 +142,7 @@ MODELS: list[tuple[type[OptionModel], str, int]] = [
     (DatagenOptions, "datagen.md", 1),
 ]
 MORE = {
-    ("kafka.md", 1): {"format", "start", "kafka", "properties"},
+    ("kafka.md", 1): {"format", "properties", "scan"},
     ("kafka.md", 3): {"format", "key_format", "kafka"},
     ("postgres.md", 2): {"url"},
     ("datagen.md", 1): {"fields"},
@@ -144,12 +156,16 @@ MORE = {
 def test_the_docs_have_the_declared_options(page: str, number: int) -> None:
     rows = table(page, number)
     first_column = {name for row in rows.splitlines() for name in re.findall(r"`([a-z_]+)", row.split("|")[1])}
-    model_options = {name for model, *where in MODELS if where == [page, number] for name in model.model_fields}
+    declared = [model.model_fields for model, *where in MODELS if where == [page, number]]
+    model_options = {field.alias or name for fields in declared for name, field in fields.items()}
     assert first_column <= model_options | {"format"} | MORE.get((page, number), set())
-    assert {name for name in model_options if not re.search(rf"`{name}\b", rows)} == set()
+    assert {name for name in model_options if not re.search(rf"`{re.escape(name)}\b", rows)} == set()
 
 
-@pytest.mark.parametrize("model", [*(model for model, _, _ in MODELS), ChannelOptions, files.SinkOptions])
+ALL_MODELS = [*(model for model, _, _ in MODELS), RegistryOptions, ChannelOptions, files.SinkOptions]
+
+
+@pytest.mark.parametrize("model", ALL_MODELS)
 def test_every_option_is_described_and_secrets_are_marked(model: type[OptionModel]) -> None:
     properties = model.model_json_schema()["properties"]
     for name, option in properties.items():

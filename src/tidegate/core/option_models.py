@@ -4,7 +4,8 @@
         port: Annotated[int, Parsed(parse_port, "a port")] = Field(8080, description="Port to listen on.")
         token: str | None = Field(None, description="Token that clients must send.", json_schema_extra=SECRET)
 
-`StreamOptions.take(bag)` reads them; `StreamOptions.model_json_schema()` describes them to other programs.
+`StreamOptions.take(bag)` reads them; `StreamOptions.model_json_schema()` describes them to other programs. An option
+whose name has dots is declared with it as the field's alias.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Parsed:
     expected: str
 
 
-@dataclass(frozen=True)
-class Prefixed:
-    """All options that begin with a prefix, as a mapping of names without it."""
+class Prefixed(tuple[str, ...]):
+    """All options that begin with one of the prefixes, as a mapping of names without it."""
 
-    prefix: str
+    def __new__(cls, *prefixes: str) -> Self:
+        return super().__new__(cls, prefixes)
 
 
 class Aliases(tuple[str, ...]):
@@ -52,14 +53,17 @@ class Aliases(tuple[str, ...]):
 class OptionModel(BaseModel):
     """The options of a connector."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     @classmethod
-    def take(cls, bag: Bag, **examples: str) -> Self:
-        """Take the declared options out of a bag, in their order, and check them together. `examples` are those of
-        required options that depend on the statement."""
-        spans = {name: bag.span_of(name) for name in cls.model_fields}
-        values = {name: _take(bag, name, field, examples.get(name)) for name, field in cls.model_fields.items()}
+    def take(cls, bag: Bag, parsers: Mapping[str, Parsed] | None = None, **examples: str) -> Self:
+        """Take the declared options out of a bag, in their order, and check them together. `parsers` and `examples` are
+        those that depend on the statement: how its values are read, and what required ones could be."""
+        spans = {name: bag.span_of(field.alias or name) for name, field in cls.model_fields.items()}
+        values = {
+            name: _take(bag, field.alias or name, field, examples.get(name), (parsers or {}).get(name))
+            for name, field in cls.model_fields.items()
+        }
         options = cls(**{name: value for name, value in values.items() if value is not None})
         options.check(spans)
         return options
@@ -68,13 +72,14 @@ class OptionModel(BaseModel):
         """Raise an error for values that are not allowed, or not together. `spans` are the places of the options."""
 
 
-def _take(bag: Bag, name: str, field: FieldInfo, example: str | None) -> Any:
+def _take(bag: Bag, name: str, field: FieldInfo, example: str | None, parsed: Parsed | None) -> Any:
     declared = {type(item): item for item in field.metadata}
     if Prefixed in declared:
-        return bag.take_prefixed(declared[Prefixed].prefix)
+        return {key: value for prefix in declared[Prefixed] for key, value in bag.take_prefixed(prefix).items()}
     aliases, example = declared.get(Aliases, ()), example or str((field.examples or [""])[0])
-    if Parsed in declared:
-        value = bag.take(name, declared[Parsed].parse, declared[Parsed].expected, aliases=aliases)
+    parsed = parsed or declared.get(Parsed)
+    if parsed is not None:
+        value = bag.take(name, parsed.parse, parsed.expected, aliases=aliases)
         if value is None and field.is_required():
             raise make("MISSING_OPTION", where=bag.where, name=name, hint=f"add {name} = '{example}'", span=bag.span)
         return value

@@ -7,10 +7,12 @@ import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import pyarrow as pa
+from pydantic import Field
 
+from tidegate.core.option_models import SECRET, Aliases, OptionModel
 from tidegate.core.options import Bag
 from tidegate.core.schema import Schema
 from tidegate.core.secrets import masked
@@ -25,6 +27,7 @@ AvroSchema = Any
 _RETRIES = 2
 _TIMEOUT_SECONDS = 10
 _NOT_FOUND = 404
+_URLS = ("schema.registry", "schema.registry.url", "avro_confluent.url", "avro_confluent.schema_registry.url")
 _MARK = re.compile(r"schema registry at (\S+) failed: ([^\n]*)")
 
 
@@ -87,14 +90,25 @@ class Registry:
         return RegistryFailed(masked("url", self.url), hidden)
 
 
+class RegistryOptions(OptionModel):
+    """Which registry has the schemas."""
+
+    schema_registry_url: Annotated[str, Aliases(*_URLS)] = Field(
+        description="Address of the schema registry.", examples=["http://localhost:8081"]
+    )
+    schema_registry_user: Annotated[str | None, Aliases("schema.registry.username")] = Field(
+        None, description="User name at the registry."
+    )
+    schema_registry_password: Annotated[str | None, Aliases("schema.registry.password")] = Field(
+        None, description="Password at the registry.", json_schema_extra=SECRET
+    )
+
+
 def registry_of(bag: Bag) -> Registry:
     """Take the options of a registry out of the bag."""
-    aliases = ("schema.registry", "schema.registry.url", "avro_confluent.url", "avro_confluent.schema_registry.url")
-    return Registry(
-        url=bag.required("schema_registry_url", "http://localhost:8081", aliases).rstrip("/"),
-        user=bag.text("schema_registry_user", aliases=("schema.registry.username",)),
-        password=bag.text("schema_registry_password", aliases=("schema.registry.password",)),
-    )
+    options = RegistryOptions.take(bag)
+    url, user, password = options.schema_registry_url, options.schema_registry_user, options.schema_registry_password
+    return Registry(url.rstrip("/"), user, password)
 
 
 def failure(text: str) -> Error | None:

@@ -12,14 +12,24 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tidegate.connectors.contract import SinkSpec
-from tidegate.core.option_models import DURATION, Aliases, OptionModel, Spans, choice, whole_number
+from tidegate.core.option_models import (
+    ANY_TEXT,
+    DURATION,
+    Aliases,
+    OptionModel,
+    Parsed,
+    Prefixed,
+    Spans,
+    choice,
+    whole_number,
+)
 from tidegate.core.options import Bag
 from tidegate.core.schema import names
 from tidegate.errors import Span, did_you_mean, make
 
 BROKERS = ("bootstrap.servers", "properties.bootstrap.servers", "kafka.bootstrap.servers", "bootstrap_servers")
-PASSED = ("kafka.", "properties.")
 PARTITION_IDLE = timedelta(seconds=10)
+_CLIENT_PREFIXES = ("kafka.", "properties.")
 _WORDS = {
     "earliest": "earliest",
     "earliest_offset": "earliest",
@@ -31,7 +41,13 @@ _WORDS = {
 }
 _START = "'earliest', 'latest', a time such as '2024-05-01 12:00:00', or offsets such as '{\"topic\": {\"0\": 42}}'"
 _FLINK_OFFSETS = re.compile(r"partition:(\d+),offset:(\d+)")
-_SPARKS_OWN = ("key.deserializer", "value.deserializer", "enable.auto.commit", "auto.offset.reset")
+_LEAVE_OUT = "leave it out"
+_SET_BY_SOURCES = {
+    "key.deserializer": _LEAVE_OUT,
+    "value.deserializer": _LEAVE_OUT,
+    "enable.auto.commit": _LEAVE_OUT,
+    "auto.offset.reset": "write start",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +57,77 @@ class Start:
     word: str = "earliest"
     time_ms: int | None = None
     offsets: str | None = None
+
+
+def _word_or_value(text: str) -> Start:
+    folded = text.strip().casefold().replace("-", "_")
+    if folded in _WORDS:
+        word = _WORDS[folded]
+        if word is None:
+            raise ValueError(text)
+        return Start(word)
+    if text.lstrip().startswith("{"):
+        return Start("offsets", offsets=checked_offsets(text))
+    if re.fullmatch(r"\d{10,}", text.strip()):
+        return Start("timestamp", int(text))
+    time = datetime.fromisoformat(text.strip())
+    return Start("timestamp", round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def checked_offsets(text: str) -> str:
+    """`{"topic": {"0": 42, "1": -2}}`; -2 is the earliest, -1 the latest."""
+    offsets = json.loads(text)
+    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+        raise ValueError(text)
+    return json.dumps({topic: {str(int(p)): int(o) for p, o in each.items()} for topic, each in offsets.items()})
+
+
+def _flink_offsets(topics: tuple[str, ...]) -> Parsed:
+    """Flink's `partition:0,offset:42;partition:1,offset:300`, of the one topic that is read."""
+
+    def parse(text: str) -> str:
+        parts = _FLINK_OFFSETS.findall(text)
+        if not parts or len(topics) != 1:
+            raise ValueError(text)
+        return json.dumps({topics[0]: {partition: int(offset) for partition, offset in parts}})
+
+    return Parsed(parse, "partition:0,offset:42")
+
+
+class ClientOptions(OptionModel):
+    """Settings of the Kafka client."""
+
+    kafka: Annotated[dict[str, str], Prefixed(*_CLIENT_PREFIXES)] = Field({}, description="Settings of the client.")
+
+
+class StartOptions(OptionModel):
+    """Where a new source begins to read."""
+
+    start: Annotated[
+        Start | None, Parsed(_word_or_value, _START), Aliases("scan.startup.mode", "scan_startup_mode")
+    ] = Field(None, description="Where a new source begins.")
+    time_ms: Annotated[int | None, whole_number(0), Aliases("scan.startup.timestamp.millis")] = Field(
+        None, alias="scan.startup.timestamp-millis", description="Where Flink's mode 'timestamp' begins."
+    )
+    offsets: Annotated[str | None, ANY_TEXT] = Field(
+        None, alias="scan.startup.specific-offsets", description="Where Flink's mode 'specific-offsets' begins."
+    )
+
+    def position(self, span: Span | None) -> Start:
+        """Where reading begins. Flink's modes for times and offsets need the option that has them."""
+        if self.start is None:
+            return Start()
+        if self.start.word == "timestamp" and self.start.time_ms is None:
+            return Start("timestamp", _needed(self.time_ms, "scan.startup.timestamp-millis", span))
+        if self.start.word == "offsets" and self.start.offsets is None:
+            return Start("offsets", offsets=_needed(self.offsets, "scan.startup.specific-offsets", span))
+        return self.start
+
+
+def _needed(value: Any, name: str, span: Span | None) -> Any:
+    if value is None:
+        raise make("MISSING_OPTION", where="KAFKA", name=name, hint=f"add '{name}' = '...'", span=span)
+    return value
 
 
 class TopicOptions(OptionModel):
@@ -119,7 +206,7 @@ def read_options(bag: Bag, table: bool) -> ReadOptions:
     selection = TopicOptions.take(bag)
     topics = selection.names(bag)
     start_at = bag.span_of("start")
-    start = _start(bag, topics)
+    start = StartOptions.take(bag, {"offsets": _flink_offsets(topics)}).position(bag.span)
     if table and start != Start():
         raise make(
             "INVALID_OPTION",
@@ -138,76 +225,35 @@ def read_options(bag: Bag, table: bool) -> ReadOptions:
         partition_idle=options.partition_idle or PARTITION_IDLE,
         fail_on_data_loss=options.fail_on_data_loss,
         refresh=options.refresh if isinstance(options, TableOptions) else "cdc",
-        client=client_options(bag),
+        client=client_settings(bag, "source", _SET_BY_SOURCES),
     )
 
 
-def client_options(bag: Bag) -> dict[str, str]:
-    """Options for the Kafka client itself, as `kafka.security.protocol` or Flink's `properties.security.protocol`."""
-    passed = {name: value for prefix in PASSED for name, value in bag.take_prefixed(prefix).items()}
-    for name in _SPARKS_OWN:
-        if name in passed:
-            raise make(
-                "INVALID_OPTION",
-                message=f"kafka.{name} cannot be set",
-                hint="the connector sets it itself",
-                span=bag.span,
-            )
-    return passed
+def client_settings(bag: Bag, user: str, refused: Mapping[str, str]) -> dict[str, str]:
+    """Settings for the Kafka client itself, as `kafka.security.protocol` or Flink's `properties.security.protocol`.
+    `refused` are those that the source or sink (`user`) sets, each with a hint."""
+    at = {name: _span_of_setting(bag, name) for name in refused}
+    settings = ClientOptions.take(bag).kafka
+    for name, hint in refused.items():
+        if name in settings:
+            message = f"kafka.{name} cannot be set: the {user} sets it itself"
+            raise make("INVALID_OPTION", message=message, hint=hint, span=at[name])
+    return settings
 
 
-def _start(bag: Bag, topics: tuple[str, ...]) -> Start:
-    mode = bag.take("start", _word_or_value, _START, aliases=("scan.startup.mode", "scan_startup_mode"))
-    time_ms = bag.integer("scan.startup.timestamp_millis", aliases=("scan.startup.timestamp.millis",))
-    offsets = bag.take(
-        "scan.startup.specific_offsets", lambda text: _flink_offsets(text, topics), "partition:0,offset:42"
-    )
-    if mode is not None and mode.word == "timestamp" and mode.time_ms is None:
-        return Start("timestamp", _needed(time_ms, "scan.startup.timestamp-millis", bag.span))
-    if mode is not None and mode.word == "offsets" and mode.offsets is None:
-        return Start("offsets", offsets=_needed(offsets, "scan.startup.specific-offsets", bag.span))
-    return mode or Start()
-
-
-def _needed(value: Any, name: str, span: Span | None) -> Any:
-    if value is None:
-        raise make("MISSING_OPTION", where="KAFKA", name=name, hint=f"add '{name}' = '...'", span=span)
-    return value
-
-
-def _word_or_value(text: str) -> Start:
-    folded = text.strip().casefold().replace("-", "_")
-    if folded in _WORDS:
-        word = _WORDS[folded]
-        if word is None:
-            raise ValueError(text)
-        return Start(word)
-    if text.lstrip().startswith("{"):
-        return Start("offsets", offsets=checked_offsets(text))
-    if re.fullmatch(r"\d{10,}", text.strip()):
-        return Start("timestamp", int(text))
-    time = datetime.fromisoformat(text.strip())
-    return Start("timestamp", round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
-
-
-def checked_offsets(text: str) -> str:
-    """`{"topic": {"0": 42, "1": -2}}`; -2 is the earliest, -1 the latest."""
-    offsets = json.loads(text)
-    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
-        raise ValueError(text)
-    return json.dumps({topic: {str(int(p)): int(o) for p, o in each.items()} for topic, each in offsets.items()})
-
-
-def _flink_offsets(text: str, topics: tuple[str, ...]) -> str:
-    """Flink's `partition:0,offset:42;partition:1,offset:300`."""
-    parts = _FLINK_OFFSETS.findall(text)
-    if not parts or len(topics) != 1:
-        raise ValueError(text)
-    return json.dumps({topics[0]: {partition: int(offset) for partition, offset in parts}})
+def _span_of_setting(bag: Bag, name: str) -> Span | None:
+    spans = [bag.span_of(prefix + name) for prefix in _CLIENT_PREFIXES]
+    return next((span for span in spans if span != bag.span), bag.span)
 
 
 TRANSACTION_TIMEOUT = timedelta(minutes=5)
-_OWN = ("transactional.id", "enable.idempotence", "transaction.timeout.ms", "group.id", "isolation.level")
+_SET_BY_SINKS = {
+    "transactional.id": _LEAVE_OUT,
+    "enable.idempotence": _LEAVE_OUT,
+    "transaction.timeout.ms": "write transaction_timeout",
+    "group.id": _LEAVE_OUT,
+    "isolation.level": _LEAVE_OUT,
+}
 
 
 class SinkOptions(OptionModel):
@@ -245,7 +291,7 @@ def write_options(spec: SinkSpec, bag: Bag) -> WriteOptions:
         topic=options.topic,
         key=_columns(options.key, spec, key_at),
         transaction_timeout=options.transaction_timeout or TRANSACTION_TIMEOUT,
-        client=_client(bag),
+        client=client_settings(bag, "sink", _SET_BY_SINKS),
     )
 
 
@@ -263,15 +309,3 @@ def _columns(text: str | None, spec: SinkSpec, at: Span | None) -> tuple[str, ..
                 span=at,
             )
     return tuple(by_folded_name[name.casefold()] for name in columns)
-
-
-def _client(bag: Bag) -> dict[str, str]:
-    """`kafka.compression.type` or Flink's `properties.compression.type`, without the prefix."""
-    at = {name: bag.span_of(f"{prefix}{name}") for prefix in PASSED for name in _OWN}
-    passed = {name: value for prefix in PASSED for name, value in bag.take_prefixed(prefix).items()}
-    for name in _OWN:
-        if name in passed:
-            hint = "write transaction_timeout" if name == "transaction.timeout.ms" else "leave it out"
-            message = f"{name} cannot be set: the sink sets it itself, so that each step is written once"
-            raise make("INVALID_OPTION", message=message, hint=hint, span=at[name])
-    return passed
