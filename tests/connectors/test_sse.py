@@ -23,7 +23,6 @@ from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.connectors.contract import SinkContext, SinkSpec
 from tidegate.connectors.sse.hub import Behind, EventId, Hub, Item
 from tidegate.connectors.sse.sink import SseSink
-from tidegate.connectors.sse.stream import pattern
 from tidegate.core.options import Bag
 from tidegate.errors import Error
 from tidegate.formats.events import Event
@@ -408,9 +407,14 @@ def test_positions_as_text() -> None:
     assert EventId(12, 3) < EventId.end_of(12) < EventId(13, 0)
 
 
-def test_patterns() -> None:
-    regex = pattern("a*, b?c")
-    assert [bool(regex.fullmatch(name)) for name in ("a", "a.b", "bxc", "b.c.d", "xa")] == [True] * 3 + [False] * 2
+def test_a_hostile_filter_does_not_hold_up_others(open_sink: OpenSink) -> None:
+    sink = open_sink(events=True)
+    hostile, other = Client(sink, f"?channels={'*' * 900}X").ready(), Client(sink).ready()
+    sink.write(1, of_bus(1, order("a", "a" * 1000), order("b", "X")))
+    assert [id for id, _, _ in other.events(2)] == ["1-0", "1-1"]
+    assert [id for id, _, _ in hostile.events(1)] == ["1-1"]
+    long = Client(sink, f"?channels={'*' * 1001}")
+    assert (long.status, long.json()) == (400, {"error": "channels has at most 1000 characters"})
 
 
 NODE = """

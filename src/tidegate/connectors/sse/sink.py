@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,8 +16,9 @@ from tidegate.connectors.http import cors_headers
 from tidegate.connectors.rows import messages
 from tidegate.connectors.sse.hub import EventId, Hub, Item
 from tidegate.connectors.sse.options import StreamOptions
-from tidegate.connectors.sse.stream import ClientStream, pattern
+from tidegate.connectors.sse.stream import ClientStream
 from tidegate.core.durable import LastStep
+from tidegate.core.globs import LONGEST, Globs, split_patterns
 from tidegate.core.http_messages import PLAIN, HttpRequest, json_response
 from tidegate.core.http_server import HttpServer
 from tidegate.core.options import Bag
@@ -126,11 +126,16 @@ class _Opened:
             raise HTTPException(400, f"an event id is like 12-0, not {text[:80]}", self._cors({}))
         return id
 
-    def _selected(self, request: HttpRequest) -> re.Pattern[str] | None:
+    def _selected(self, request: HttpRequest) -> Globs | None:
         channels = request.parameter("channels")
         if channels is not None and not self._spec.events:
             raise HTTPException(400, "only events of the bus have channels", self._cors({}))
-        return None if channels is None else pattern(channels)
+        if channels is None:
+            return None
+        try:
+            return Globs(split_patterns(channels))
+        except ValueError:
+            raise HTTPException(400, f"channels has at most {LONGEST} characters", self._cors({})) from None
 
     def _replay(self, after: int) -> Iterator[tuple[int, Sequence[Item]]]:
         for step, changes in self._context.replay(after):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from tidegate.connectors.sse.hub import Behind, EventId, Hub, Item
+from tidegate.core.globs import Globs
 
 RETRY_MILLISECONDS = 1000
 AT_ONCE = 500
@@ -25,7 +25,7 @@ class ClientStream:
     hub: Hub
     replay: Replay
     heartbeat: float
-    selected: re.Pattern[str] | None
+    selected: Globs | None
     position: EventId
 
     async def pieces(self) -> AsyncIterator[str]:
@@ -76,7 +76,7 @@ class ClientStream:
         return "".join(map(event_text, (item for item in items if self._selects(item))))
 
     def _selects(self, item: Item) -> bool:
-        return self.selected is None or self.selected.fullmatch(item.name) is not None
+        return self.selected is None or self.selected.matches(item.name)
 
     def _gap(self, target: EventId) -> str:
         """Tell the client that events may be missing, and where the stream continues."""
@@ -98,11 +98,3 @@ def event_text(item: Item) -> str:
 
 def _line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
-
-
-def pattern(channels: str) -> re.Pattern[str]:
-    """Compile `pgcdc:orders*, hooks`: `*` stands for any text, `?` for one character."""
-    signs = {"*": ".*", "?": "."}
-    parts = [part.strip() for part in channels.split(",") if part.strip()]
-    every = ("".join(signs.get(sign) or re.escape(sign) for sign in part) for part in parts)
-    return re.compile("|".join(every), re.DOTALL)
