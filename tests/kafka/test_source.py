@@ -218,7 +218,7 @@ def test_without_the_connector_jars(spark: SparkSession, tmp_path: Path, monkeyp
             "brokers = 'a', topic = 'a', kafka.enable.auto.commit = 'true'",
             "INVALID_OPTION",
             "kafka.enable.auto.commit cannot be set",
-            "the connector sets it itself",
+            "leave it out",
         ),
         (
             "brokers = 'a', topic = 'a', tpoic = 'b'",

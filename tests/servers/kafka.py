@@ -186,8 +186,9 @@ class Broker:
         lines = [f"{key}={value}\n" for key, value in (SETTINGS | own | self.settings).items()]
         (self.folder / "server.properties").write_text("".join(lines))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", "server.properties"]
-        if spawn(self._java(*tool), self.log).wait(60):
+        # With =, since an id may begin with a dash.
+        options = ["--standalone", f"--cluster-id={cluster}", "--config=server.properties"]
+        if spawn(self._java("kafka.tools.StorageTool", "format", *options), self.log).wait(60):
             raise RuntimeError(f"the Kafka broker's data folder cannot be made:\n{last_lines(self.log)}")
 
     def _java(self, *arguments: str) -> list[str]:
