@@ -76,7 +76,7 @@ class Database:
         script, statements = self._bound(text, params)
         warnings: list[errors.Warning_] = []
         for statement in script.statements:
-            with _located(script.text):
+            with _located(script.text, statement.span):
                 result = statements.execute(statement)
             warnings += result.warnings
         return Result(result.table, tuple(warnings), result.message)
@@ -87,7 +87,7 @@ class Database:
         result = Result()
         script, _ = self._bound(text, None)
         for statement in script.statements:
-            with _located(script.text):
+            with _located(script.text, statement.span):
                 result = self._runtime.scripts.run(statement, origin) or result
         return result
 
@@ -182,7 +182,7 @@ class Database:
         script, statements = self._bound(text, params)
         if len(script.statements) != 1:
             raise errors.make("SYNTAX_ERROR", message="query takes one SELECT", hint="use sql() for several statements")
-        with _located(script.text):
+        with _located(script.text, script.statements[0].span):
             return statements.query(script.statements[0], as_of)
 
     def subscribe(
@@ -286,14 +286,18 @@ class Database:
 
 
 @contextlib.contextmanager
-def _located(text: str) -> Iterator[None]:
-    """Let an error without a text point into this one."""
+def _located(text: str, statement: errors.Span | None = None) -> Iterator[None]:
+    """Let an error without a text point into this one, and one without a place to what it is about."""
     try:
         yield
     except errors.Error as error:
         if error.text is None:
             error.text = mask_sql(text)
+            if error.span is None and statement is not None and isinstance(error, errors.SqlError):
+                error.span = sql.find_place(text, statement, error.near)
         raise
+    except RecursionError:
+        raise errors.too_deep(mask_sql(text), statement and sql.find_place(text, statement, ())) from None
 
 
 def runtime_of(database: Database) -> Runtime:

@@ -351,3 +351,44 @@ def test_a_long_line_is_shown_in_part() -> None:
 )
 def test_statements_of_other_systems_are_rejected(text: str) -> None:
     assert error_text(text).startswith("SYNTAX_ERROR: no statement begins with")
+
+
+def test_a_join_with_nothing_before_it() -> None:
+    check(
+        "CREATE MATERIALIZED VIEW v AS SELECT * JOIN clicks ON a = b",
+        """
+        SYNTAX_ERROR: this join has nothing before it
+          line 1:  CREATE MATERIALIZED VIEW v AS SELECT * JOIN clicks ON a = b
+                                                               ^^^^^^^^^^^^^^^
+          hint: write FROM a JOIN b ON ...
+        """,
+    )
+
+
+def test_a_hexadecimal_literal_with_other_characters() -> None:
+    check(
+        "SELECT X'zz' AS c FROM bids",
+        """
+        SYNTAX_ERROR: this literal has characters that are no digits
+          line 1:  SELECT X'zz' AS c FROM bids
+                          ^^^^^
+          hint: X'1F' takes the digits 0-9 and A-F, B'01' takes 0 and 1
+        """,
+    )
+
+
+def test_parentheses_nested_too_deeply() -> None:
+    text = error_text(f"SELECT {'(' * 3000}1{')' * 3000} FROM bids")
+    assert text.startswith("SYNTAX_ERROR: this statement is nested too deeply\n")
+    assert text.endswith("hint: write parts of it as views, or as WITH name AS (...)")
+
+
+def test_an_invisible_character_is_shown_by_its_number() -> None:
+    check(
+        "CREATE SINK s FROM v INTO FILE (path = 'x'\u200b FORMAT JSON",
+        """
+        SYNTAX_ERROR: expected , or ) after path = ..., not U+200B
+          line 1:  CREATE SINK s FROM v INTO FILE (path = 'x'\u200b FORMAT JSON
+                                                             ^
+        """,
+    )

@@ -120,6 +120,9 @@ class _Rewriter:
 
     def _exists(self, query: exp.Select, negated: bool, equal: Sequence[tuple[exp.Expr, exp.Expr]]) -> list[exp.Expr]:
         """EXISTS, or IN of a subquery that reads the outer row; `equal` are the values of IN."""
+        if not equal and not any(contains_aggregate(item) for item in query.expressions):
+            # What EXISTS selects does not matter, so it may name columns of the outer row.
+            query = _selecting_one(query) if self._outer_columns(query) else query
         if not equal and not self._outer_columns(query):
             return [self._count_rows(query, negated)]
         for clause in ("group", "having", "limit", "offset", "qualify"):
@@ -130,6 +133,9 @@ class _Rewriter:
         outer, inner = self._split_where(query, scope)
         outer += [exp.EQ(this=left, expression=_unalias(right).copy()) for left, right in equal]
         exported: dict[str, exp.Expr] = {}
+        if not outer:
+            hint = "write what reads it as conditions in the WHERE of the subquery"
+            raise unsupported("a subquery that reads the row outside, but not in its WHERE", span_of(query), hint)
         on = [_export(tree, scope, name, exported) for tree in outer]
         items = list(exported.values()) or [exp.alias_(exp.Literal.number(1), "c0")]
         subquery = query.copy()
@@ -221,6 +227,12 @@ class _Rewriter:
         if on is not None:
             join.set("on", on)
         self._joins.append(join)
+
+
+def _selecting_one(query: exp.Select) -> exp.Select:
+    copy = query.copy()
+    copy.set("expressions", [exp.alias_(exp.Literal.number(1), "c0")])
+    return copy
 
 
 def _conjunction(parts: Sequence[exp.Expr]) -> exp.Expr:

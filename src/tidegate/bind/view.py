@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.bind.context import Bound, Context
 from tidegate.bind.emit import add_gate, cap_groups, lateness_of, strategy_of
-from tidegate.bind.events.views import over_events
+from tidegate.bind.events.views import over_events, paths_in_errors
 from tidegate.bind.query import bind_query
 from tidegate.bind.unsupported import check_type, make_storable, unsupported
 from tidegate.catalog import Catalog, TimeNote
@@ -64,7 +64,8 @@ def bind_definition(
         max_groups=int(options["max_groups"]) if "max_groups" in options else DEFAULT_GROUPS if over_bus else None,
         name=name,
     )
-    bound = _name_columns(name, bind_query(select, context), aliases, extras.reserved)
+    with paths_in_errors(select):
+        bound = _name_columns(name, bind_query(select, context), aliases, extras.reserved)
     plan = cap_groups(_root(bound), context.max_groups)
     visible = len(bound.fields)
     strategy = strategy_of(query, plan, extras.forced)

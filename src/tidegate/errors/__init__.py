@@ -1,6 +1,6 @@
 """Every error has a code, a message, a detail, a hint with the fix, and a span in the user's SQL."""
 
-from tidegate.errors.catalogue import make, warning
+from tidegate.errors.catalogue import make, too_deep, warning
 from tidegate.errors.nearest import did_you_mean, enumerated, nearest
 from tidegate.errors.rendering import line_and_column, render
 from tidegate.errors.tree import (
@@ -33,5 +33,6 @@ __all__ = [
     "make",
     "nearest",
     "render",
+    "too_deep",
     "warning",
 ]

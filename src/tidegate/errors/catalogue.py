@@ -148,6 +148,12 @@ def make(
     return entry.raises(code, message, detail=detail, hint=advice, span=span, text=text)
 
 
+def too_deep(text: str | None = None, span: Span | None = None) -> Error:
+    """The error for a statement whose parts nest so deeply that they exhaust a stack."""
+    hint = "write parts of it as views, or as WITH name AS (...)"
+    return make("SYNTAX_ERROR", message="this statement is nested too deeply", hint=hint, span=span, text=text)
+
+
 def _advice(template: str | None, params: Mapping[str, object]) -> str | None:
     """The filled hint; None if a parameter is missing."""
     try:

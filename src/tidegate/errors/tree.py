@@ -47,6 +47,8 @@ class Error(Exception):
         self.hint = hint
         self.span = span
         self.text = text
+        self.near: tuple[str, ...] = ()
+        """Without a span: SQL that the error is about, most exact first, to look for in the statement."""
 
     def __str__(self) -> str:
         from tidegate.errors.rendering import render

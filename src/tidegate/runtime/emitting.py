@@ -26,8 +26,9 @@ def with_default_emit(statement: s.CreateView, catalog: Catalog, analyzer: Analy
     bound = compile.compile_view(statement, catalog, analyzer)
     if not any(isinstance(node, WindowAggregate) for node in walk(bound.plan)):
         return statement
-    text = f"{statement.text.rstrip().rstrip(';')} EMIT EVERY INTERVAL '{parse_micros(delay)}' MICROSECOND"
-    rewritten = parse(text).statements[0]
+    end = statement.query.span.end - statement.span.start
+    emit = f" EMIT EVERY INTERVAL '{parse_micros(delay)}' MICROSECOND"
+    rewritten = parse(statement.text[:end] + emit + statement.text[end:]).statements[0]
     assert isinstance(rewritten, s.CreateView)
     return rewritten
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ class SparkAnalyzer:
                 answer = error
             self._answers[key] = answer
         if isinstance(answer, Error):
-            raise make(answer.code, message=answer.message, detail=answer.detail, hint=answer.hint)
+            raise _copy(answer)
         return answer
 
     def _frame(self, schema: Schema) -> Any:
@@ -103,10 +104,10 @@ class SparkAnalyzer:
                 yield
             except (AnalysisException, ParseException) as problem:
                 raise self._error(problem) from None
-            except PySparkException as failure:
+            except (PySparkException, Py4JJavaError) as failure:
                 raise self._error(failure) from failure
 
-    def _error(self, problem: PySparkException) -> Error:
+    def _error(self, problem: PySparkException | Py4JJavaError) -> Error:
         error = error_of(problem)
         if error.code == "UNKNOWN_FUNCTION":
             name = error.message.split()[-1]
@@ -117,6 +118,13 @@ class SparkAnalyzer:
     @cached_property
     def _functions(self) -> tuple[str, ...]:
         return self._session.function_names()
+
+
+def _copy(error: Error) -> Error:
+    """The error without the place that a caller gave it."""
+    copy = make(error.code, message=error.message, detail=error.detail, hint=error.hint)
+    copy.near = error.near
+    return copy
 
 
 def _schema(frame: Any) -> Schema:

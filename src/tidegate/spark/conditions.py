@@ -6,10 +6,11 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.logger import PySparkLogger
 
-from tidegate.errors import Error, did_you_mean, make
+from tidegate.errors import Error, did_you_mean, make, too_deep
 
 CODES: dict[str, str] = {
     "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",
@@ -22,7 +23,12 @@ CODES: dict[str, str] = {
     "PARSE_SYNTAX_ERROR": "SYNTAX_ERROR",
 }
 
+NAMING = ("objectName", "fieldName", "routineName", "functionName", "error", "name", "inputSql", "sqlExpr")
+"""Parameters of Spark's conditions that are SQL."""
+
 NOISE = (
+    r"^Cannot resolve \".*?\" due to data type mismatch:\s*",
+    r"\s*\(line \d+, pos \d+\)",
     r"\s*SQLSTATE: \w+",
     r";\s*line \d+ pos \d+;?",
     r"\s*Please, refer to '[^']*' for a fix\.?",
@@ -41,13 +47,32 @@ def quiet() -> Iterator[None]:
         logger.disabled = before
 
 
-def error_of(problem: PySparkException) -> Error:
+def error_of(problem: PySparkException | Py4JJavaError) -> Error:
     """Our error for an error of Spark."""
+    if isinstance(problem, Py4JJavaError):
+        return _error_of_java(problem)
     condition = problem.getCondition() or ""
     parameters = problem.getMessageParameters() or {}
     code = CODES.get(condition.split(".")[0], "TYPE_MISMATCH")
     message = _message(condition, parameters) or _cleaned(str(problem))
-    return make(code, message=message, hint=_hint(condition, parameters))
+    error = make(code, message=message, hint=_hint(condition, parameters))
+    error.near = _near(problem, parameters)
+    return error
+
+
+def _error_of_java(problem: Py4JJavaError) -> Error:
+    """Our error for a Java exception that PySpark has no class for: a defect of Spark's analyser, or its stack."""
+    if "StackOverflowError" in str(problem.java_exception.getClass().getName()):
+        return too_deep()
+    said = _cleaned(str(problem.java_exception.getMessage() or ""))
+    return make("NOT_SUPPORTED", message="Spark cannot analyse this", detail=said or None, hint="write it another way")
+
+
+def _near(problem: PySparkException, parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """The SQL that an error is about: names among its parameters, then the expressions around them."""
+    named = [_plain(parameters[key]).strip("'") for key in NAMING if key in parameters]
+    fragments = [context.fragment() for context in problem.getQueryContext() or () if context.fragment()]
+    return tuple(dict.fromkeys((*named, *fragments)))
 
 
 def _message(condition: str, parameters: Mapping[str, str]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -36,7 +37,7 @@ class Queries:
             try:
                 with quiet():
                     return self._spark.sql(sql, args=dict(arguments or {}) or None).toArrow()
-            except PySparkException as failure:
+            except (PySparkException, Py4JJavaError) as failure:
                 raise _explained(failure, tables) from None
             finally:
                 for name in tables:
@@ -49,7 +50,7 @@ class Queries:
         return self._spark.createDataFrame(cast, struct_type(schema))
 
 
-def _explained(failure: PySparkException, tables: Mapping[str, tuple[Schema, pa.Table]]) -> Error:
+def _explained(failure: PySparkException | Py4JJavaError, tables: Mapping[str, tuple[Schema, pa.Table]]) -> Error:
     """Our error for an error of Spark, with the nearest column names as a hint."""
     error = error_of(failure)
     if error.code == "UNKNOWN_COLUMN" and not error.hint:

@@ -34,6 +34,11 @@ def word(token: Token | None) -> str:
     return "" if token is None or token.token_type in QUOTED else token.text.upper()
 
 
+def printable(text: str) -> str:
+    """A text whose invisible characters are shown by their numbers: `U+200B`."""
+    return "".join(each if each.isprintable() else f"U+{ord(each):04X}" for each in text)
+
+
 def span_of_token(token: Token) -> Span:
     return Span(token.start, token.end + 1)
 
@@ -84,7 +89,7 @@ class Cursor(SparkParser):
 
     def instead(self) -> str:
         """`, not X`: the next token, for errors about an expected one."""
-        return f", not {self.here.text}" if self.here is not None else ""
+        return f", not {printable(self.here.text)}" if self.here is not None else ""
 
     def guess(self, *words: str) -> str | None:
         """A hint with the word that the next token may be a misspelling of."""

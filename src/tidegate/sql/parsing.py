@@ -10,7 +10,7 @@ from itertools import pairwise
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tidegate.errors import Error, Span, make, nearest
+from tidegate.errors import Error, Span, make, nearest, too_deep
 from tidegate.sql import commands
 from tidegate.sql.create import read_create
 from tidegate.sql.cursor import Unreadable, span_of_token, word
@@ -46,10 +46,14 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _unterminated_error(text: str, error: TokenError) -> Exception:
-    match = re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error), re.DOTALL)
+    reason = str(error.__cause__ or error)
+    if match := re.search(r"Numeric string contains invalid characters from \d+:(\d+)", reason):
+        return _bad_digits(text, int(match[1]))
+    match = re.search(r"Missing (.+) from \d+:(\d+)", reason, re.DOTALL)
     if match is None:
         _check_comments(text, 0)
-        return make("SYNTAX_ERROR", message="this text cannot be read as SQL", text=text)
+        span = Span(0, len(text))
+        return make("SYNTAX_ERROR", message="this text cannot be read as SQL", span=span, text=text)
     start = min(int(match[2]), max(len(text) - 1, 0))
     what = "name" if match[1] == "`" else "string"
     return make(
@@ -57,6 +61,17 @@ def _unterminated_error(text: str, error: TokenError) -> Exception:
         message=f"this {what} is never closed",
         hint=f"add the closing {match[1]}",
         span=Span(start, len(text)),
+        text=text,
+    )
+
+
+def _bad_digits(text: str, start: int) -> Exception:
+    literal = re.compile(r"\w+'[^']*'?").match(text, start)
+    return make(
+        "SYNTAX_ERROR",
+        message="this literal has characters that are no digits",
+        hint="X'1F' takes the digits 0-9 and A-F, B'01' takes 0 and 1",
+        span=Span(start, literal.end() if literal else start + 1),
         text=text,
     )
 
@@ -167,6 +182,8 @@ def _statement(tokens: list[Token], text: str) -> Statement:
         raise explain_error(parser, Unreadable(str(error), parser.here)) from None
     except Error as error:
         raise error.in_text(text) from None
+    except RecursionError:
+        raise too_deep(text, span_of_token(tokens[0]).hull(span_of_token(tokens[-1]))) from None
     if parser.here is not None:
         raise unexpected_token(parser)
     check_gaps(tokens, text)

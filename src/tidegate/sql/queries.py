@@ -56,6 +56,7 @@ def read_query(parser: Parser) -> Query:
         select = parser._values_to_select(select)
     if not isinstance(select, exp.Query):
         parser.fail(f"expected SELECT{parser.instead()}")
+    _reject_joins_alone(parser, select)
     own = _collect_clauses(parser, select)
     span = parser.since(start)
     return Query(
@@ -67,6 +68,14 @@ def read_query(parser: Parser) -> Query:
         late_data_to=own.late_data_to,
         as_of_step=own.as_of_step,
     )
+
+
+def _reject_joins_alone(parser: Parser, query: exp.Query) -> None:
+    """Reject `SELECT * JOIN b`: a join without a relation before it."""
+    for select in query.find_all(exp.Select):
+        if select.args.get("joins") and select.args.get("from_") is None:
+            span = span_of(select.args["joins"][0]) or parser.next_span()
+            parser.fail("this join has nothing before it", hint="write FROM a JOIN b ON ...", span=span)
 
 
 def _collect_clauses(parser: Parser, query: exp.Query) -> Clauses:

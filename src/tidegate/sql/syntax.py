@@ -11,7 +11,7 @@ from itertools import pairwise
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegate.errors import Error, Span, did_you_mean, make, nearest
-from tidegate.sql.cursor import Unreadable, span_of_token, word
+from tidegate.sql.cursor import Unreadable, printable, span_of_token, word
 from tidegate.sql.emit import read_emit
 from tidegate.sql.grammar import Parser
 from tidegate.sql.types import SPARK_NAMES
@@ -129,7 +129,7 @@ def _hint(parser: Parser, description: str, span: Span, token: Token | None) -> 
 
 
 def _quote_token(token: Token) -> str:
-    return f"'{token.text}'" if token.token_type == TokenType.STRING else token.text
+    return f"'{token.text}'" if token.token_type == TokenType.STRING else printable(token.text)
 
 
 def _missing_by(parser: Parser) -> str | None:

@@ -8,6 +8,9 @@ in a subquery below that.
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -24,7 +27,7 @@ from tidegate.bind.events.paths import (
 )
 from tidegate.bind.events.values import PATH, is_path
 from tidegate.catalog.bus import BUS, EVENTS, RESULTS, TIME
-from tidegate.errors import Span, make
+from tidegate.errors import Error, Span, make
 from tidegate.sql.clauses import META, clauses
 from tidegate.sql.spans import mark, span_of
 from tidegate.sql.window_edges import EDGES, END, START
@@ -154,6 +157,25 @@ def _replace_paths(tree: exp.Expr, paths: dict[str, exp.Expr], names: dict[str, 
         if node.parent is not None:
             node.replace(column)
     return tree
+
+
+@contextlib.contextmanager
+def paths_in_errors(query: exp.Query) -> Iterator[None]:
+    """Let errors about a rewritten query name the paths that its columns hold."""
+    try:
+        yield
+    except Error as error:
+        paths: dict[str, set[str]] = {}
+        for column in query.find_all(exp.Column):
+            paths.setdefault(column.name, set()).add(column.meta.get(PATH, "payload"))
+
+        def path(match: re.Match[str]) -> str:
+            known = paths.get(match[0], set())
+            return next(iter(known)) if len(known) == 1 else "payload"
+
+        error.message = re.sub(rf"{EXTRACTED}\d+", path, error.message)
+        error.hint = error.hint and re.sub(rf"{EXTRACTED}\d+", path, error.hint)
+        raise
 
 
 def _is_table_call(node: exp.Expr) -> bool:
