@@ -10,7 +10,7 @@ from tests.model.random_statements.run import run
 
 
 def test_new_random_statements_have_good_answers(spark, pytestconfig):
-    check(spark, int(pytestconfig.getoption("hypothesis_seed")), 250)
+    check(spark, int(pytestconfig.getoption("hypothesis_seed")), 200)
 
 
 @pytest.mark.slow
