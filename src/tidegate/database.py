@@ -21,9 +21,11 @@ from tidegate.core.schema import Schema
 from tidegate.core.secrets import mask_sql
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
+from tidegate.runtime.boundary import Boundary, data_path, public, storage_error
 from tidegate.runtime.execute import StatementExecutor
 from tidegate.runtime.metrics import metrics
 from tidegate.runtime.parameters import Parameters, bind_parameters
+from tidegate.runtime.python_values import excerpt
 from tidegate.runtime.results import Change, Result, StepReport
 from tidegate.runtime.runtime import Runtime
 from tidegate.runtime.subscription import Subscription, changes_of, visible
@@ -51,13 +53,26 @@ class Database:
             raise errors.make(
                 "INVALID_OPTION", message=f"clock is '{clock}'", hint="write clock='wall' or clock='virtual'"
             )
-        self._temporary = tempfile.TemporaryDirectory(prefix="tidegate-") if path is None else None
-        folder = Folder(Path(self._temporary.name if self._temporary else str(path)))
-        folder.open(read_only)
+        root = data_path(path)
+        if config is not None and not isinstance(config, Mapping):
+            raise errors.make("INVALID_ARGUMENT", name="config", value=excerpt(config), expected="a dict of settings")
+        if master is not None and not isinstance(master, str):
+            raise errors.make("INVALID_ARGUMENT", name="master", value=excerpt(master), expected="an address, as text")
+        if spark is not None and not hasattr(spark, "sparkContext"):
+            raise errors.make("INVALID_ARGUMENT", name="spark", value=excerpt(spark), expected="a SparkSession")
+        self._temporary = tempfile.TemporaryDirectory(prefix="tidegate-") if root is None else None
+        folder = Folder(Path(self._temporary.name) if self._temporary else root or Path())
         self._virtual = clock == "virtual"
-        self._runtime = Runtime(
-            folder, spark=spark, master=master, config=config or {}, virtual=self._virtual, read_only=read_only
-        )
+        with _storage_errors():
+            folder.open(read_only)
+            self._runtime = Runtime(
+                folder, spark=spark, master=master, config=config or {}, virtual=self._virtual, read_only=read_only
+            )
+
+    @property
+    def boundary(self) -> Boundary:
+        """What every call goes through; not part of the public interface."""
+        return self._runtime.boundary
 
     @property
     def path(self) -> Path:
@@ -68,6 +83,7 @@ class Database:
     def read_only(self) -> bool:
         return self._runtime.read_only
 
+    @public
     def sql(self, text: str, params: Parameters | None = None) -> Result:
         """Run one or many statements; the last one's result. What came before a rejected statement stays.
 
@@ -81,6 +97,7 @@ class Database:
             warnings += result.warnings
         return Result(result.table, tuple(warnings), result.message)
 
+    @public
     def run_script(self, text: str, origin: str = "script") -> Result:
         """Run a script that may have been run on this folder before: statements that were applied are skipped, a
         definition that has changed since is an error. A script that was interrupted continues where it stopped."""
@@ -91,25 +108,30 @@ class Database:
                 result = self._runtime.scripts.run(statement, origin) or result
         return result
 
+    @public
     def insert(self, relation: str, rows: Any) -> None:
         """Add rows to a source or table; durable when it returns."""
         with self.batch() as batch:
             batch.insert(relation, rows)
 
+    @public
     def delete(self, relation: str, rows: Any) -> None:
         """Delete rows of a table."""
         with self.batch() as batch:
             batch.delete(relation, rows)
 
+    @public
     def batch(self) -> Batch:
         """Changes of several relations as one atomic step: `with db.batch() as b: ...`."""
         return self._runtime.batch()
 
+    @public
     def advance(self, column: str, value: Any) -> None:
         """Move the watermark of `relation.column`."""
         with self.batch() as batch:
             batch.advance(column, value)
 
+    @public
     def step(self) -> StepReport:
         """Run until nothing more can happen, and report what did."""
         before = self._runtime.log.last()
@@ -119,6 +141,7 @@ class Database:
             self._runtime.spark.pipeline.idle()
         return self._report(before)
 
+    @public
     def start(self, progress: Callable[[Mapping[str, float]], None] | None = None) -> None:
         """Run continuously, in the background. Returns when every table that a connector fills is ready; meanwhile
         `progress` is called with how much of each other table has been read, from 0 to 1."""
@@ -129,11 +152,13 @@ class Database:
             self._runtime.await_tables(progress)
         self._runtime.tables.start_polling()
 
+    @public
     def refresh(self, table: str) -> None:
         """Read a table with `refresh = 'manual'` again; the next step contains it."""
         self._runtime.check_writable()
         self._runtime.tables.refresh(table)
 
+    @public
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the pipeline stops or `timeout` elapses; True while it is still running. Raises what ended it."""
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -149,11 +174,14 @@ class Database:
     @property
     def running_now(self) -> bool:
         """True while the pipeline runs in the background."""
-        return self._runtime.spark.running
+        with self.boundary.translated():
+            return not self._runtime.closed and self._runtime.spark.running
 
     def stop(self) -> None:
         """End the pipeline between two steps. It resumes there when it is started again."""
-        self._runtime.stop()
+        if not self._runtime.closed:
+            with self.boundary.translated():
+                self._runtime.stop()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Database]:
@@ -164,6 +192,7 @@ class Database:
         finally:
             self.stop()
 
+    @public
     def run_once(self) -> StepReport:
         """Run until every bounded input has ended."""
         before = self._runtime.log.last()
@@ -177,6 +206,7 @@ class Database:
         self.stop()
         return self._report(before)
 
+    @public
     def query(self, text: str, as_of: int | None = None, params: Parameters | None = None) -> Result:
         """The rows of an ad-hoc SELECT, now or as they were after a step. `params`: as for `sql`."""
         script, statements = self._bound(text, params)
@@ -185,12 +215,14 @@ class Database:
         with _located(script.text, script.statements[0].span):
             return statements.query(script.statements[0], as_of)
 
+    @public
     def subscribe(
         self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
     ) -> Subscription:
         """The changes of a table or view: from now on, or from a step on (inclusive), or its content first."""
         return self._runtime.subscribe(relation, from_step=from_step, snapshot=snapshot, timeout=timeout)
 
+    @public
     def changes(self, relation: str, from_step: int = 1, to_step: int | None = None) -> list[Change]:
         """The logged changes of a relation in a range of steps, both ends included."""
         entry, log = self._runtime.catalog.value.readable(relation), self._runtime.log
@@ -201,38 +233,47 @@ class Database:
             change for step, table in tables for change in changes_of(visible(table, step, entry.changes == "upsert"))
         ]
 
+    @public
     def explain(self, view: str, stage: str = "circuit") -> Explanation:
         """The plan of a view after one of the stages parsed, bound, rewritten, circuit."""
         return self._runtime.statements.explain_view(view, stage)
 
+    @public
     def schema(self, relation: str) -> Schema:
         """The columns of a relation."""
         return self._runtime.catalog.value.readable(relation).columns
 
+    @public
     def kind(self, view: str) -> str:
         """The changelog kind of a view: append, upsert or changelog."""
         return self._runtime.catalog.value.get(view).changes
 
+    @public
     def sources(self) -> list[str]:
         """The names of all sources."""
         return self._names("source")
 
+    @public
     def tables(self) -> list[str]:
         """The names of all tables."""
         return self._names("table")
 
+    @public
     def views(self) -> list[str]:
         """The names of all views."""
         return self._names("view")
 
+    @public
     def sinks(self) -> list[str]:
         """The names of all sinks."""
         return self._names("sink")
 
+    @public
     def metrics(self) -> dict[str, Any]:
         """Counters and rates over the recent steps, for displays and monitoring."""
         return metrics(self._runtime.log, self._runtime.catalog.value)
 
+    @public
     def advance_clock(self, by: timedelta) -> None:
         """Move the virtual clock; the next step sees it."""
         if not self._virtual:
@@ -240,6 +281,7 @@ class Database:
         clock = self._runtime.spark.pipeline.clock
         clock.set_time(clock.next_us() + round(by.total_seconds() * 1_000_000))
 
+    @public
     def end_inputs(self) -> None:
         """End all inputs: every watermark goes to infinity."""
         self._runtime.check_writable()
@@ -250,14 +292,18 @@ class Database:
         if self._runtime.closed:
             return
         self._runtime.closed = True
-        self.stop()
-        if self._temporary is not None:
-            self._runtime.captures.forget(self._runtime.catalog.value, Catalog())
-        self._runtime.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        try:
+            with self.boundary.translated():
+                self._runtime.stop()
+                if self._temporary is not None:
+                    self._runtime.captures.forget(self._runtime.catalog.value, Catalog())
+        finally:
+            self._runtime.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
 
     def __enter__(self) -> Database:
+        self.boundary.require_open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -298,6 +344,15 @@ def _located(text: str, statement: errors.Span | None = None) -> Iterator[None]:
         raise
     except RecursionError:
         raise errors.too_deep(mask_sql(text), statement and sql.find_place(text, statement, ())) from None
+
+
+@contextlib.contextmanager
+def _storage_errors() -> Iterator[None]:
+    """Raise STORAGE_FAILED for failures of the file system while a folder is opened."""
+    try:
+        yield
+    except OSError as problem:
+        raise storage_error(problem) or problem from problem
 
 
 def runtime_of(database: Database) -> Runtime:

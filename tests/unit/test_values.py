@@ -295,7 +295,7 @@ def test_arrow_columns_are_cast_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> N
     def convert(*_: object) -> list[Any]:
         raise AssertionError("values are converted one by one")
 
-    monkeypatch.setattr(values, "_converted", convert)
+    monkeypatch.setattr(values, "_array", convert)
     table = pa.table(
         {"item": ["x"] * 3, "price": np.arange(3, dtype="int32"), "ts": np.arange(3).astype("datetime64[s]")}
     )

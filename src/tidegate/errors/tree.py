@@ -27,6 +27,11 @@ class Span:
         return Span(min(self.start, other.start), max(self.end, other.end))
 
 
+def printable(text: str) -> str:
+    """The text with halves of characters (lone surrogates) as escapes: no stream takes them as they are."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class Error(Exception):
     """The problem (`message`), its reason (`detail`), what to write instead (`hint`), and where it is (`span`)."""
 
@@ -40,11 +45,11 @@ class Error(Exception):
         span: Span | None = None,
         text: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.code = code
-        self.message = message
-        self.detail = detail
-        self.hint = hint
+        self.message = printable(message)
+        self.detail = None if detail is None else printable(detail)
+        self.hint = None if hint is None else printable(hint)
         self.span = span
         self.text = text
         self.near: tuple[str, ...] = ()

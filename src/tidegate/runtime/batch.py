@@ -14,6 +14,8 @@ from tidegate.catalog import Catalog
 from tidegate.catalog.bus import BUS, documents_as_text
 from tidegate.catalog.relation import Relation
 from tidegate.core.schema import Column, Schema, names
+from tidegate.runtime.boundary import Boundary, public
+from tidegate.runtime.python_values import excerpt
 from tidegate.runtime.values import coerce
 from tidegate.storage.insert_log import EntryHeader, InsertLog
 
@@ -27,25 +29,30 @@ class Batch:
         self,
         catalog: Callable[[], Catalog],
         log: InsertLog,
+        boundary: Boundary,
         on_events: Callable[[], None] = lambda: None,
         marks: Mapping[str, str] | None = None,
     ) -> None:
         self._catalog, self._log, self._on_events, self._marks = catalog, log, on_events, marks
+        self.boundary = boundary
         self._parts: list[Part] = []
         self._advanced: dict[str, int | float | str] = {}
 
+    @public
     def insert(self, relation: str, rows: Any) -> None:
         """Add rows: dicts, tuples, Arrow, Polars or pandas."""
         target = self._insertable(relation)
         rows = documents_as_text(rows) if target.name == BUS else rows
         self._parts.append((target.name, coerce(rows, _with_null_keys(target.columns, target.primary_key)), 1))
 
+    @public
     def delete(self, relation: str, rows: Any) -> None:
         """Delete rows: whole rows of a bag, rows with the same key of a keyed table."""
         target = self._deletable(relation)
         columns = _with_null_keys(target.columns, names(target.columns) if target.primary_key else ())
         self._parts.append((target.name, coerce(rows, columns), -1))
 
+    @public
     def tombstone(self, relation: str, keys: Sequence[Any]) -> None:
         """Delete the rows of a keyed table that have these keys (tuples of the key columns)."""
         target = self._deletable(relation)
@@ -53,10 +60,16 @@ class Batch:
             raise errors.make(
                 "NOT_SUPPORTED", message=f"{target.name} has no primary key, so a row cannot be deleted by its key"
             )
+        width = len(target.primary_key)
+        rows_of_keys = isinstance(keys, Sequence) and all(isinstance(each, tuple | list) for each in keys)
+        if not rows_of_keys or any(len(each) != width for each in keys):
+            expected = f"a list of tuples of {', '.join(target.primary_key)}"
+            raise errors.make("INVALID_ARGUMENT", name="keys", value=excerpt(keys), expected=expected)
         rows = [dict(zip(target.primary_key, key, strict=True)) for key in keys]
         columns = _with_null_keys(target.columns, names(target.columns))
         self._parts.append((target.name, coerce(rows, columns), -1))
 
+    @public
     def advance(self, column: str, value: Any) -> None:
         """Move the watermark of `relation.column`, after the step of this batch."""
         relation, field = self._watermark_column(column)
@@ -67,6 +80,7 @@ class Batch:
         """Add rows that have the exact types of the relation."""
         self._parts.append((relation, table, weight))
 
+    @public
     def commit(self) -> int | None:
         """Write the entry; returns its number, None if there was nothing to write."""
         parts = [part for part in self._parts if part[1].num_rows]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _NATIVE: dict[type, tuple[pa.DataType, ...]] = {
     bool: (pa.bool_(),),
@@ -18,6 +19,10 @@ _NATIVE: dict[type, tuple[pa.DataType, ...]] = {
     dt.datetime: (pa.timestamp("us", tz="UTC"),),
     dt.timedelta: (pa.duration("us"),),
 }
+
+FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - 719_163, dt.date.max.toordinal() - 719_163
+"""The days of the years 1 to 9999, counted from 1970: what Python, SQL and most receivers of rows can write."""
+_SECONDS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
@@ -31,7 +36,7 @@ def native(values: Sequence[Any], target: pa.DataType) -> pa.Array[Any] | None:
         return None
     try:
         return pa.array(values, type=target)
-    except (pa.ArrowInvalid, OverflowError):
+    except (pa.ArrowException, OverflowError, ValueError):
         return None
 
 
@@ -109,3 +114,46 @@ def _nested_alike(source: pa.DataType, target: pa.DataType) -> bool:
 
 def _alike(source: pa.DataType, target: pa.DataType) -> bool:
     return source == target or _same_family(source, target)
+
+
+def first_outside_of_years(array: pa.Array[Any] | pa.ChunkedArray[Any]) -> int | None:
+    """The index of the first value with a time before the year 1 or after 9999, None if there is none. Times inside of
+    nested values count too."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    kind = array.type
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        return _first_outside(array)
+    if not pa.types.is_nested(kind) or not has_times(kind):
+        return None
+    found = (index for index in range(len(array)) if _is_outside(array.slice(index, 1)))
+    return next(found, None) if _is_outside(array) else None
+
+
+def has_times(kind: pa.DataType) -> bool:
+    """True for dates and timestamps, and types that contain some."""
+    parts = [kind.field(i).type for i in range(kind.num_fields)]
+    return pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or any(map(has_times, parts))
+
+
+def _is_outside(array: Any) -> bool:
+    kind = array.type
+    if pa.types.is_map(kind):
+        offsets, entries = array.offsets, (array.keys, array.items)
+        start, end = offsets[0].as_py(), offsets[-1].as_py()
+        return any(first_outside_of_years(part.slice(start, end - start)) is not None for part in entries)
+    if pa.types.is_list(kind):
+        return first_outside_of_years(array.flatten()) is not None
+    return any(first_outside_of_years(part) is not None for part in array.flatten())
+
+
+def _first_outside(array: Any) -> int | None:
+    days = pa.types.is_date32(array.type)
+    scale = 1 if days else _SECONDS[array.type.unit] * 86_400
+    numbers = array.view(pa.int32() if days else pa.int64())
+    low, high = FIRST_DAY * scale, (LAST_DAY + 1) * scale
+    if not days:
+        low, high = max(low, -(2**63)), min(high, 2**63 - 1)
+    outside = pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, high))
+    index = pc.index(outside, True).as_py()
+    return None if index < 0 else index

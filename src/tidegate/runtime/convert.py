@@ -7,6 +7,7 @@ number that does not fit, text in place of a number, or a fraction that would be
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -27,8 +28,13 @@ def converter(target: pa.DataType) -> Converter:
     convert = _converter_of_present(target)
 
     def nullable(value: Any) -> Any:
-        value = plain(value)
-        return None if value is None else convert(value)
+        try:
+            value = plain(value)
+            return None if value is None else convert(value)
+        except InvalidValue:
+            raise
+        except Exception as problem:
+            raise _is_not(value, target) from problem
 
     return nullable
 
@@ -48,7 +54,7 @@ def _converter_of_present(target: pa.DataType) -> Converter:
         return _struct(target)
     return {
         pa.bool_(): _exactly(target, bool),
-        pa.string(): _exactly(target, str),
+        pa.string(): _text,
         pa.binary(): _binary,
         pa.float32(): _floating(target),
         pa.float64(): _floating(target),
@@ -70,6 +76,18 @@ def _exactly(target: pa.DataType, kind: type) -> Converter:
         raise _is_not(value, target)
 
     return convert
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        hint = "decode bytes first: value.decode()" if isinstance(value, (bytes, bytearray)) else None
+        raise _is_not(value, pa.string(), hint)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        hint = "it has half of a character: value.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
+        raise InvalidValue(f"{excerpt(value)} is not Unicode text", hint=hint) from None
+    return value
 
 
 def _binary(value: Any) -> bytes:
@@ -95,7 +113,7 @@ def _integer(target: pa.DataType) -> Converter:
 def _whole(value: Any, target: pa.DataType) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, (float, Decimal)) and value == value and value % 1 == 0:
+    if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
         return int(value)
     raise _is_not(value, target)
 

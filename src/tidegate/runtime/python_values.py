@@ -39,14 +39,20 @@ def _numpy_time(value: Any) -> Any:
 
 
 def excerpt(value: Any) -> str:
-    """A value as error messages show it, shortened if it is long."""
-    if isinstance(value, str):
-        text = f"'{value}'"
-    elif isinstance(value, (dt.datetime, dt.date, dt.time, Decimal)):
-        text = str(value)
-    else:
-        text = repr(value)
+    """A value as error messages show it, shortened if it is long. It may be any object, even one without a text."""
+    try:
+        text = _text_of(value)
+    except Exception:
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return f"a number of {value.bit_length()} bits"
+    return str(value) if isinstance(value, (dt.datetime, dt.date, dt.time, Decimal)) else repr(value)
 
 
 def mapping_of(value: Any) -> Mapping[str, Any] | None:

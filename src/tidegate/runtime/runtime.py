@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tidegate.connectors.contract import StreamSource
 from tidegate.connectors.webhook.dead_letters import dead_letters
 from tidegate.core.types import arrow_schema
 from tidegate.runtime.batch import Batch
+from tidegate.runtime.boundary import Boundary
 from tidegate.runtime.captures import Captures
 from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
@@ -57,6 +59,7 @@ class Runtime:
         read_only: bool,
     ) -> None:
         self.folder, self.read_only, self.closed = folder, read_only, False
+        self.boundary = Boundary(lambda: self.closed, lambda: self.spark.lost())
         self.catalog = CurrentCatalog(folder.storage)
         self.inserts, self.log = InsertLog(LocalStorage(folder.inserts)), StepLog(folder.storage)
         self.ledger = Ledger(folder.storage)
@@ -126,7 +129,7 @@ class Runtime:
         script that it comes from."""
         self.check_writable()
         marks = None if script is None else {script.mark: script.digest}
-        return Batch(lambda: self.catalog.value, self.inserts, self._on_events, marks)
+        return Batch(lambda: self.catalog.value, self.inserts, self.boundary, self._on_events, marks)
 
     def subscribe(
         self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
@@ -143,7 +146,8 @@ class Runtime:
         last = self.log.last()
         first = inserted(self.contents.rows(entry.name, last), last) if snapshot else None
         after = last if from_step is None else from_step - 1
-        return Subscription(self.log, entry.name, after, entry.changes == "upsert", timeout, first, self.check)
+        upsert = entry.changes == "upsert"
+        return Subscription(self.log, entry.name, after, upsert, timeout, first, self.check, self.boundary)
 
     def launch(self, release: int | None = None, *, once: bool = False, follow: bool = False) -> bool:
         """Make the pipeline run what the catalog defines; False if nothing is maintained.
@@ -195,18 +199,18 @@ class Runtime:
             self.spark.pipeline.check()
 
     def stop(self) -> None:
-        """End the pipeline between two steps."""
-        self.tables.stop_polling()
-        self.captures.stop()
-        if self.spark.started:
-            self.spark.pipeline.stop()
-        self.sinks.settle()
+        """End the pipeline between two steps. If Spark's JVM has ended, it has ended already."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.sinks.settle)
+            stack.callback(self.spark.stop)
+            stack.callback(self.captures.stop)
+            stack.callback(self.tables.stop_polling)
 
     def close(self) -> None:
         """Release everything but the Spark session."""
-        self.sinks.close()
-        self.event_results.close()
-        self.folder.close()
+        with contextlib.ExitStack() as stack:
+            for part in (self.folder, self.event_results, self.sinks):
+                stack.callback(part.close)
 
     def _after_step(self, step: int) -> None:
         """The one callback of a finished step."""

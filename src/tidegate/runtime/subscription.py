@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.core.columns import OP, WEIGHT
+from tidegate.runtime.boundary import Boundary
 from tidegate.runtime.results import Change
 from tidegate.storage.step_log import StepLog
 
@@ -30,10 +31,11 @@ class Subscription:
         timeout: float | None,
         first: pa.Table | None,
         alive: Callable[[], None],
+        boundary: Boundary | None = None,
     ) -> None:
         self._log, self._relation, self._after = log, relation, after
         self._upsert, self._timeout, self._first, self._alive = upsert, timeout, first, alive
-        self._closed = False
+        self._closed, self._boundary = False, boundary
 
     def batches(self) -> Iterator[pa.Table]:
         """The changes of one step at a time, as Arrow: columns op, weight, step, then the view's."""
@@ -97,6 +99,13 @@ class Subscription:
 
     def _newest(self) -> int | None:
         """The newest step if it was not read yet. Raises what ended the pipeline."""
+        if self._boundary is None:
+            return self._newest_step()
+        self._boundary.require_open()
+        with self._boundary.translated():
+            return self._newest_step()
+
+    def _newest_step(self) -> int | None:
         self._log.refresh()
         if self._log.last() > self._after:
             return self._log.last()

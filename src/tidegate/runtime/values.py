@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidegate.core.schema import Column, Schema, names
 from tidegate.core.types import arrow_schema, arrow_type, spark_name
 from tidegate.errors import Error, did_you_mean, make
-from tidegate.runtime.columns import cast, native
+from tidegate.runtime.columns import cast, first_outside_of_years, native
 from tidegate.runtime.convert import converter
 from tidegate.runtime.python_values import InvalidValue, UnknownField, excerpt, mapping_of, plain
 
@@ -22,8 +22,8 @@ def coerce(rows: Any, columns: Schema, relation: str = "the relation") -> pa.Tab
     wrong number of values or a value that does not fit exactly is rejected, naming row (from 1), column and value.
     """
     if _is_pandas(rows):
-        rows = _from_pandas(rows)
-    table = _as_arrow(rows)
+        rows = _from_pandas(rows, relation)
+    table = _as_arrow(rows, relation)
     if table is not None:
         return _from_arrow(table, columns, relation)
     return _from_rows(_row_list(rows, relation), columns, relation)
@@ -33,35 +33,45 @@ def _is_pandas(rows: Any) -> bool:
     return type(rows).__module__.startswith("pandas") and hasattr(rows, "columns")
 
 
-def _from_pandas(frame: Any) -> Any:
+def _from_pandas(frame: Any, relation: str) -> Any:
     """An Arrow table in which NaN is NULL, or rows where a column holds values of several types."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowException, OverflowError, UnicodeError):
         return frame.to_dict("records")
+    except Exception as problem:
+        raise _no_rows(frame, relation, problem) from problem
 
 
-def _as_arrow(rows: Any) -> pa.Table | None:
+def _as_arrow(rows: Any, relation: str) -> pa.Table | None:
     """Columnar input as an Arrow table, None if it is not columnar."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
-    if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):
-        rows = rows.collect()
-    return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else None
+    try:
+        if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):
+            rows = rows.collect()
+        return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else None
+    except Exception as problem:
+        raise _no_rows(rows, relation, problem) from problem
 
 
 def _row_list(rows: Any, relation: str) -> list[Any]:
     if mapping_of(rows) is not None or (isinstance(rows, tuple) and rows and not _is_row(rows[0])):
         return [rows]
-    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise make(
-            "TYPE_MISMATCH",
-            message=f"{excerpt(rows)} is not rows of {relation}",
-            hint="pass a list of dicts or tuples, or an Arrow, Polars or pandas table",
-        )
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "ndim", 1) == 0:
+        raise _no_rows(rows, relation)
     return list(rows)
+
+
+def _no_rows(rows: Any, relation: str, reason: Exception | None = None) -> Error:
+    return make(
+        "TYPE_MISMATCH",
+        message=f"{excerpt(rows)} is not rows of {relation}",
+        detail=None if reason is None else str(reason).split("\n", 1)[0],
+        hint="pass a list of dicts or tuples, or an Arrow, Polars or pandas table",
+    )
 
 
 def _is_row(value: Any) -> bool:
@@ -94,9 +104,10 @@ def _ordered(
 
 
 def _position(name: Any, folded: Mapping[str, int], number: int, columns: Schema, relation: str) -> int:
-    at = folded.get(str(name).casefold())
+    at = folded.get(name.casefold()) if isinstance(name, str) else None
     if at is None:
-        raise _unknown_column(str(name), f"row {number}", columns, relation)
+        shown = excerpt(name)[1:-1] if isinstance(name, str) else excerpt(name)
+        raise _unknown_column(shown, f"row {number}", columns, relation)
     return at
 
 
@@ -136,20 +147,35 @@ def _column(values: Sequence[Any], column: Column) -> pa.Array[Any]:
     target = arrow_type(column.type)
     array = native(values, target)
     if array is None:
-        array = pa.array(_converted(values, column, target), type=target)
-    _require_present(array, column)
+        array = _array(values, column, target)
+    _check(array, column)
     return array
 
 
-def _converted(values: Iterable[Any], column: Column, target: pa.DataType) -> list[Any]:
+def _array(values: Sequence[Any], column: Column, target: pa.DataType) -> pa.Array[Any]:
+    """The values, one by one, as an Arrow column. The converters know what a type takes; what Arrow rejects all the
+    same is found by converting each value alone."""
     convert = converter(target)
-    result = []
+    converted = []
     for number, value in enumerate(values, 1):
         try:
-            result.append(convert(value))
+            converted.append(convert(value))
         except InvalidValue as problem:
             raise _error_of(problem, number, column, target) from None
-    return result
+    try:
+        return pa.array(converted, type=target)
+    except (pa.ArrowException, OverflowError, ValueError):
+        for number, value in enumerate(converted, 1):
+            _alone(value, number, column, target)
+        raise
+
+
+def _alone(value: Any, number: int, column: Column, target: pa.DataType) -> None:
+    try:
+        pa.array([value], type=target)
+    except (pa.ArrowException, OverflowError, ValueError):
+        problem = InvalidValue(f"{excerpt(value)} does not fit into {spark_name(target)}")
+        raise _error_of(problem, number, column, target) from None
 
 
 def _error_of(problem: InvalidValue, number: int, column: Column, target: pa.DataType) -> Error:
@@ -162,6 +188,17 @@ def _error_of(problem: InvalidValue, number: int, column: Column, target: pa.Dat
 
 def _advice(target: pa.DataType) -> str:
     return f"pass a {spark_name(target)}, or NULL (None) where there is none"
+
+
+def _check(array: pa.Array[Any] | pa.ChunkedArray[Any], column: Column) -> None:
+    """Reject NULL in a required column, and times that no calendar of four digits has."""
+    _require_present(array, column)
+    if (outside := first_outside_of_years(array)) is not None:
+        raise make(
+            "TYPE_MISMATCH",
+            message=f"row {outside + 1}, column {column.name}: its time is not in the years 1 to 9999",
+            hint="times are UTC: one with a zone can leave these years when it is converted",
+        )
 
 
 def _require_present(array: pa.Array[Any] | pa.ChunkedArray[Any], column: Column) -> None:
@@ -192,8 +229,30 @@ def _arrow_column(array: pa.ChunkedArray[Any] | None, length: int, column: Colum
     if array is None:
         exact: Any = pa.nulls(length, target)
     else:
-        exact = cast(array, target)
+        exact = cast(_validated(array, column), target)
         if exact is None:
-            exact = pa.array(_converted(map(plain, array.to_pylist()), column, target), type=target)
-    _require_present(exact, column)
+            exact = _array(_python_values(array, column, target), column, target)
+    _check(exact, column)
     return exact
+
+
+def _validated(array: pa.ChunkedArray[Any], column: Column) -> pa.ChunkedArray[Any]:
+    """The column, if its bytes are what its type says: text that is Unicode, offsets that are inside of it."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowException as problem:
+        reason = str(problem).split("\n", 1)[0]
+        message = f"column {column.name} is not a valid {array.type} of Arrow"
+        raise make("TYPE_MISMATCH", message=message, detail=reason, hint=_advice(arrow_type(column.type))) from problem
+    return array
+
+
+def _python_values(array: pa.ChunkedArray[Any], column: Column, target: pa.DataType) -> list[Any]:
+    values = []
+    for number, value in enumerate(array, 1):
+        try:
+            values.append(plain(value.as_py()))
+        except (pa.ArrowException, OverflowError, ValueError):
+            problem = InvalidValue(f"a value of Arrow's {array.type} has no equivalent in Python")
+            raise _error_of(problem, number, column, target) from None
+    return values

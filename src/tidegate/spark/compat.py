@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import re
+import socket
+import socketserver
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -108,6 +112,63 @@ def has_active_context() -> bool:
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
+
+
+def is_lost(context: SparkContext) -> bool:
+    """True if the JVM of an application has ended. Its sockets are closed before its process is gone, so both are
+    asked."""
+    gateway: Any = context._gateway
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        return True
+    parameters = gateway.gateway_parameters
+    try:
+        with socket.create_connection((parameters.address, parameters.port), timeout=5):
+            return False
+    except ConnectionError:
+        return True
+    except OSError:
+        return False
+
+
+def forget_lost_context() -> None:
+    """Let the next session start a JVM, if the one of this process has ended: PySpark keeps what belonged to it in
+    class attributes."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    if context is None or not is_lost(context):
+        return
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+class _QuietLogging:
+    """Replaces the module `logging` in py4j, which prints a traceback for every call to a JVM that has ended, and
+    raises an error as well."""
+
+    @staticmethod
+    def exception(message: str, *args: object, **kwargs: Any) -> None:
+        logging.getLogger("py4j").debug(message, *args, exc_info=True)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(logging, name)
+
+
+def print_no_tracebacks() -> None:
+    """Keep PySpark from printing tracebacks when its JVM ends: what is called then raises an error as well."""
+    import py4j.java_gateway  # type: ignore[import-untyped]
+    import pyspark.accumulators
+
+    vars(py4j.java_gateway)["logging"] = _QuietLogging()
+    for value in list(vars(pyspark.accumulators).values()):
+        if isinstance(value, type) and issubclass(value, socketserver.BaseServer):
+            value.handle_error = _log_error  # type: ignore[assignment]
+
+
+def _log_error(server: object, request: object, client_address: object) -> None:
+    logging.getLogger("py4j").debug("a connection of the JVM failed", exc_info=True)
 
 
 class YoungCollector:

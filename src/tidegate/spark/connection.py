@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tidegate import errors
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from tidegate.spark.pipeline import Pipeline
     from tidegate.spark.queries import Queries
 
+AGAIN = (
+    "start again: it goes on after the last finished step; if memory was short, "
+    "connect with config={{'spark.driver.memory': ...}}; see {log}"
+)
+NEW_SESSION = (
+    "create a new Spark session, and connect again with it: it goes on after the last finished step; see {log}"
+)
 VIRTUAL_EPOCH_US = 1_577_836_800_000_000
 
 
@@ -50,9 +58,40 @@ class SparkConnection:
         return "session" in self.__dict__
 
     @property
+    def has_pipeline(self) -> bool:
+        """True once the pipeline exists."""
+        return "pipeline" in self.__dict__
+
+    @property
     def running(self) -> bool:
         """True while the pipeline's query is active."""
-        return "pipeline" in self.__dict__ and self.pipeline.active
+        return self.has_pipeline and self.pipeline.active
+
+    def stop(self) -> None:
+        """End the pipeline between two steps. Nothing is left to do if the JVM has ended."""
+        try:
+            if self.has_pipeline:
+                self.pipeline.stop()
+        except Exception:
+            if self.lost() is None:
+                raise
+
+    def lost(self) -> errors.Error | None:
+        """The error to raise if the JVM has ended. A session of our own is then forgotten: what needs Spark next starts
+        it again."""
+        if not self.started or not _is_lost(self.session):
+            return None
+        if self.has_pipeline:
+            self.pipeline.abandon()
+        if self._given is None:
+            for part in ("session", "analyzer", "queries", "pipeline"):
+                self.__dict__.pop(part, None)
+        return errors.make(
+            "PIPELINE_FAILED",
+            reason="Spark's Java process has ended",
+            detail="it was killed, or it had too little memory",
+            hint=(AGAIN if self._given is None else NEW_SESSION).format(log=self._folder.log),
+        )
 
     @cached_property
     def session(self) -> SparkSession:
@@ -85,3 +124,9 @@ class SparkConnection:
         if not self.wall and pipeline.clock.next_us() == 0:
             pipeline.clock.set_time(VIRTUAL_EPOCH_US)
         return pipeline
+
+
+def _is_lost(session: SparkSession) -> bool:
+    from tidegate.spark import compat
+
+    return compat.is_lost(session.sparkContext)

@@ -172,6 +172,12 @@ class Pipeline:
             query.stop()
         self._query = None
 
+    def abandon(self) -> None:
+        """Forget the query: the JVM that ran it has ended."""
+        self._waiting, self._query = False, None
+        if self._timer is not None:
+            self._timer.stop()
+
     def consumed(self) -> int:
         """The first entry of the insert log that no committed step has read."""
         generation = self._generations.current()

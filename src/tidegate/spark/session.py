@@ -57,6 +57,8 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
 
     from tidegate.spark.local_files import set_permissions_without_processes
 
+    compat.forget_lost_context()
+    compat.print_no_tracebacks()
     if compat.has_active_context():
         return session_of(SparkSession.builder.getOrCreate(), config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
