@@ -48,6 +48,7 @@ class Database:
         config: Mapping[str, str] | None = None,
         clock: str = "wall",
         read_only: bool = False,
+        skip_poison: bool = False,
     ) -> None:
         if clock not in ("wall", "virtual"):
             raise errors.make(
@@ -66,7 +67,13 @@ class Database:
         with _storage_errors():
             folder.open(read_only)
             self._runtime = Runtime(
-                folder, spark=spark, master=master, config=config or {}, virtual=self._virtual, read_only=read_only
+                folder,
+                spark=spark,
+                master=master,
+                config=config or {},
+                virtual=self._virtual,
+                read_only=read_only,
+                skip_poison=skip_poison,
             )
 
     @property
@@ -368,13 +375,17 @@ def connect(
     config: Mapping[str, str] | None = None,
     clock: str = "wall",
     read_only: bool = False,
+    skip_poison: bool = False,
 ) -> Database:
     """Open the database in a folder; a new temporary one without `path`.
 
     `spark` is your own session; without it one is created for `master` (default local[*]) with `config` added to our
     settings. `clock="virtual"` moves only by `advance_clock`. `read_only` opens a folder that another process may run.
+    With `skip_poison`, no row ends the pipeline: views with `on_error = 'stop'` go on after it is recorded.
     """
-    return Database(path, spark=spark, master=master, config=config, clock=clock, read_only=read_only)
+    return Database(
+        path, spark=spark, master=master, config=config, clock=clock, read_only=read_only, skip_poison=skip_poison
+    )
 
 
 __all__: Sequence[str] = ["Database", "connect"]

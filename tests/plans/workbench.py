@@ -35,7 +35,9 @@ def _apply(statement: s.Statement, catalog: Catalog, analyzer: Analyzer) -> Cata
         case s.CreateRelation():
             entry = bind.bind_relation(statement, analyzer)
         case s.CreateView():
-            entry = compile.view_entry(statement, compile.compile_view(statement, catalog, analyzer))
+            view = compile.compile_view(statement, catalog, analyzer)
+            bind.check_constants(view.bound, analyzer)
+            entry = compile.view_entry(statement, view)
         case s.CreateSink():
             entry, _ = compile.compile_sink(statement, catalog, analyzer)
         case s.Drop():

@@ -26,6 +26,10 @@ class Analyzer(Protocol):
         """The columns of a whole SELECT over relations with these columns."""
         ...
 
+    def failures(self, schema: Schema, exprs: Sequence[str]) -> tuple[str | None, ...]:
+        """Why each expression fails for all of a few ordinary rows; None if there is one for which it does not."""
+        ...
+
     def literal(self, expr: str) -> object:
         """The value of an expression without columns."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from tidegate.core.schema import Column
+from tidegate.core.types import Type, parse_type
 from tidegate.errors import Error, Span, make
 from tidegate.plan import Item, Node, Project, Scalar, keep
 from tidegate.plan.scalar import column_tree
@@ -219,6 +220,17 @@ def check_type(column: Column, span: Span | None) -> None:
     if UNSTORABLE.search(column.type):
         hint = f"write CAST({column.name} AS STRING), or leave it out"
         raise unsupported(f"column {column.name} of type {column.type.upper()}", span, hint)
+    if "struct<" in column.type and (field := _repeated_field(parse_type(column.type))) is not None:
+        message = f"column {column.name} has a STRUCT with two fields {field}"
+        raise make("NOT_SUPPORTED", message=message, hint="name the fields: NAMED_STRUCT('a', x, 'b', y)", span=span)
+
+
+def _repeated_field(type: Type) -> str | None:
+    """A field name that a struct in a type has twice."""
+    for name in type.fields if type.name == "struct" else ():
+        if sum(name.casefold() == other.casefold() for other in type.fields) > 1:
+            return name
+    return next((field for inner in type.inner if (field := _repeated_field(inner)) is not None), None)
 
 
 def check_comparable(columns: Iterable[Column], what: str, span: Span | None) -> None:

@@ -38,6 +38,10 @@ def _row_or_batch(value: str) -> str | None:
     return value.casefold() if value.casefold() in ("row", "batch", "none") else None
 
 
+def _on_error(value: str) -> str | None:
+    return value.casefold() if value.casefold() in ("quarantine", "stop") else None
+
+
 def _any(value: str) -> str | None:
     return value
 
@@ -58,6 +62,7 @@ OPTIONS: dict[str, KnownOption] = {
     "idle_timeout": KnownOption(("source", "table", "view"), EXPECTED_POSITIVE, _duration),
     "max_ahead": KnownOption(("source", "table"), EXPECTED_POSITIVE, _duration),
     "emit_final": KnownOption(("view",), "a column or its number"),
+    "on_error": KnownOption(("view",), "'quarantine' or 'stop'", _on_error),
     "max_groups": KnownOption(("view",), "a number above zero", _count),
     "emit": KnownOption(("view",), "'row', 'batch' or 'none'", _row_or_batch),
 }

@@ -26,7 +26,15 @@ SYSTEM: tuple[Relation, ...] = (
         time="timestamp",
     ),
     _relation(
-        "errors", relation="string", code="string", message="string", row="string", step="bigint", time="timestamp"
+        "errors",
+        relation="string",
+        code="string",
+        message="string",
+        row="string",
+        step="bigint",
+        time="timestamp",
+        view="string",
+        expression="string",
     ),
     _relation("watermarks", relation="string", column="string", value="string", step="bigint"),
     _relation("waterlines", relation="string", column="string", value="string", step="bigint"),  # its former name

@@ -189,6 +189,7 @@ class Output:
     `columns` are what users see; the branches produce `columns` followed by `hidden`, key columns that are needed to
     pair the two halves of an update but were not selected. `key` names columns of either; None: no key is known.
     `mark` names a hidden column that does so for corrections of early results. `kind` is append, upsert or changelog.
+    `on_error` is what happens when an expression fails for a row: `quarantine` records it, `stop` ends the pipeline.
     """
 
     relation: str
@@ -198,6 +199,7 @@ class Output:
     key: tuple[str, ...] | None
     kind: str
     mark: str | None = None
+    on_error: str = "quarantine"
 
 
 @dataclass(frozen=True)

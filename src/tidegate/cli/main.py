@@ -86,6 +86,10 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Run until bounded inputs end, then stop.")] = False,
     master: Master = None,
     show: Annotated[bool, typer.Option("--show", help="Print the content of the views at the end.")] = False,
+    skip_poison: Annotated[
+        bool,
+        typer.Option("--skip-poison", help="Views with on_error = 'stop' record rows that fail, and go on."),
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -93,7 +97,7 @@ def run(
     with guard(debug, as_json):
         from tidegate.cli.run import run_pipeline
 
-        run_pipeline(files, data=data, once=once, master=master, show=show, as_json=as_json)
+        run_pipeline(files, data=data, once=once, master=master, show=show, skip_poison=skip_poison, as_json=as_json)
 
 
 @app.command()

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_database(
-    folder: Path | None, *, master: str | None = None, read_only: bool = False, spark: bool = True
+    folder: Path | None,
+    *,
+    master: str | None = None,
+    read_only: bool = False,
+    skip_poison: bool = False,
+    spark: bool = True,
 ) -> Iterator[Database]:
     """Open a database and close it at the end. `folder` None: a temporary one. `spark`: start Spark at once, not only
     when something needs it."""
     import tidegate
     from tidegate.database import runtime_of
 
-    with tidegate.connect(folder, master=master, read_only=read_only) as db:
+    with tidegate.connect(folder, master=master, read_only=read_only, skip_poison=skip_poison) as db:
         connection = runtime_of(db).spark
         connection.starting = _starting
         if spark:

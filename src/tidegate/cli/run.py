@@ -24,13 +24,20 @@ SHOWN_ROWS = 20
 
 
 def run_pipeline(
-    files: Sequence[Path], *, data: Path | None, once: bool, master: str | None, show: bool, as_json: bool
+    files: Sequence[Path],
+    *,
+    data: Path | None,
+    once: bool,
+    master: str | None,
+    show: bool,
+    skip_poison: bool,
+    as_json: bool,
 ) -> None:
     """Run the pipeline of the files in its folder until its inputs end (`once`) or a signal arrives."""
     folder = data or Path(files[0].stem)
     scripts = [(read_script(path), path.name) for path in files]
     check_data_folder(folder)
-    with open_database(folder, master=master) as db:
+    with open_database(folder, master=master, skip_poison=skip_poison) as db:
         with status_line("reading the definitions ..."):
             declare(db, scripts)
         with _screen(folder.name, as_json) as screen, stop_on_signal() as ended:

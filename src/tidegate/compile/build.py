@@ -38,7 +38,8 @@ def build(catalog: Catalog, analyzer: Analyzer, begun: Mapping[str, int] | None 
 def _output(relation: Relation, catalog: Catalog, analyzer: Analyzer, builder: CircuitBuilder) -> Output:
     if relation.kind in ("view", "sink"):
         view = definition(relation, catalog, analyzer)
-        return builder.output(relation.name, view.emitted, view.kind, len(view.columns))
+        output = builder.output(relation.name, view.emitted, view.kind, len(view.columns))
+        return replace(output, on_error=dict(relation.options).get("on_error", output.on_error))
     plan = rewrite(relation_rows(relation, catalog, analyzer).plan)
     return builder.output(relation.name, plan, relation.changes, len(relation.columns))
 

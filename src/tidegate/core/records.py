@@ -2,7 +2,8 @@
 
 A class that is registered under a name (a *kind*) is written with that name, and without the fields that have their
 default value: renaming a Python class or adding a field with a default changes nothing on disk. A class that is not
-registered is a plain record: every field is written and every field is required.
+registered is a plain record: every field is written and every field is required. A named tuple is a list, without the
+last fields that have their default value.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Codec:
                 return value
             case Mapping():
                 return {_key(key): self.encode(item) for key, item in value.items()}
+            case tuple() if hasattr(value, "_field_defaults"):
+                return [self.encode(item) for item in _without_defaults(value)]
             case tuple() | list():
                 return [self.encode(item) for item in value]
             case set() | frozenset():
@@ -79,7 +82,7 @@ class Codec:
         if issubclass(hint, str):
             return hint(_scalar(str, document, path))
         if issubclass(hint, tuple) and hasattr(hint, "_fields"):
-            return hint(*self._decode_container(tuple, tuple(_hints(hint).values()), document, path))
+            return self._decode_named_tuple(hint, document, path)
         return self._decode_dataclass(hint, document, path)
 
     def _decode_union(self, members: tuple[Any, ...], document: Any, path: str) -> Any:
@@ -105,6 +108,12 @@ class Codec:
             return tuple(self._decode(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(pairs))
         items = (self._decode(arguments[0], item, f"{path}[{index}]") for index, item in enumerate(document))
         return (list if issubclass(origin, list) else frozenset if issubclass(origin, frozenset) else tuple)(items)
+
+    def _decode_named_tuple(self, hint: Any, document: Any, path: str) -> Any:
+        hints = tuple(_hints(hint).values())
+        required = len(hints) - len(hint._field_defaults)
+        given = max(required, len(document)) if isinstance(document, list) else len(hints)
+        return hint(*self._decode_container(tuple, hints[:given], document, path))
 
     def _decode_dataclass(self, hint: type, document: Any, path: str) -> Any:
         _checked(isinstance(document, dict), document, "an object", path)
@@ -143,6 +152,17 @@ def canonical(document: Any) -> str:
 @cache
 def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
+
+
+def _without_defaults(value: Any) -> list[Any]:
+    """The fields of a named tuple without the last ones that have their default value."""
+    items = list(value)
+    defaults = value._field_defaults
+    for name in reversed(value._fields):
+        if name not in defaults or defaults[name] != items[-1]:
+            break
+        items.pop()
+    return items
 
 
 def _key(key: object) -> str:

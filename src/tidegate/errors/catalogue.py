@@ -50,6 +50,9 @@ CATALOGUE: dict[str, Entry] = {
         CatalogError, "{name} is read by {dependents}", "drop those first, or write CASCADE to drop them too"
     ),
     "TYPE_MISMATCH": Entry(SqlError, "expected {expected}, found {found}", "write a CAST where the value is meant"),
+    "INVALID_CONSTANT": Entry(
+        SqlError, "{call} fails for every row: {reason}", "correct the constant: no row could be processed"
+    ),
     "UNKNOWN_OPTION": Entry(OptionError, "{where} has no option '{name}'"),
     "INVALID_OPTION": Entry(OptionError, "option '{name}' cannot be '{value}'", "expected {expected}"),
     "MISSING_OPTION": Entry(OptionError, "{where} needs option '{name}'", "add {name} = '...'"),
@@ -100,6 +103,7 @@ CATALOGUE: dict[str, Entry] = {
         "restore the data folder from a backup, or begin a new one; `tidegate doctor DIR` checks every file",
     ),
     "PIPELINE_FAILED": Entry(PipelineError, "the pipeline stopped: {reason}", "see {log}"),
+    "EXPRESSION_FAILED": Entry(PipelineError, "view {view} cannot process a row: {problem}; the row: {row}"),
     "STORAGE_FAILED": Entry(
         PipelineError,
         "{path} cannot be read or written: {reason}",

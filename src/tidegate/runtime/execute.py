@@ -98,12 +98,15 @@ class StatementExecutor:
         existing = self._catalog.value.find(statement.name.text)
         times = existing.times if existing is not None else self._ledger.expected_lateness(statement.name.text)
         bound = compile.compile_view(statement, self._catalog.value, self._spark.analyzer, bind.Extras(times=times))
+        bind.check_constants(bound.bound, self._spark.analyzer)
         times = bind.check_times(bound.name, bound.columns, times, self._spark.analyzer)
         return self._create(statement, compile.view_entry(statement, bound, times), bound.warnings)
 
     @execute.register(s.CreateSink)
     def _(self, statement: s.CreateSink) -> Result:
         relation, view = compile.compile_sink(statement, self._catalog.value, self._spark.analyzer)
+        if view is not None:
+            bind.check_constants(view.bound, self._spark.analyzer)
         connector = statement.connector
         sink = registry.sink(
             connector.kind,

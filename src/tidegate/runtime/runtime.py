@@ -57,6 +57,7 @@ class Runtime:
         config: Mapping[str, str],
         virtual: bool,
         read_only: bool,
+        skip_poison: bool,
     ) -> None:
         self.folder, self.read_only, self.closed = folder, read_only, False
         self.boundary = Boundary(lambda: self.closed, lambda: self.spark.lost())
@@ -75,6 +76,7 @@ class Runtime:
             master=master,
             config=config,
             wall=not virtual,
+            skip_poison=skip_poison,
         )
         self.definitions = Definitions(self.catalog, self.ledger, self.log, self.spark)
         self.readiness = Readiness(self.catalog, self.log, self.inserts, self.ledger, lambda: self.spark.running)

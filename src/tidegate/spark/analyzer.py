@@ -15,14 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.core.schema import Column, Schema
 from tidegate.core.types import name_from_json
 from tidegate.errors import Error, did_you_mean, make
-from tidegate.spark.compat import AnalysisSession, fields_of
-from tidegate.spark.conditions import error_of, quiet
+from tidegate.spark.catching import catching
+from tidegate.spark.compat import AnalysisSession, collect_in_jvm, fields_of
+from tidegate.spark.conditions import error_of, quiet, reason_of
+from tidegate.spark.samples import TEXTS, sample_rows
 from tidegate.spark.types import json_type
 
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
+    "spark.sql.subexpressionElimination.enabled": "false",
 }
 
 ELSEWHERE = {
@@ -48,6 +51,7 @@ class SparkAnalyzer:
         self._frames: dict[Schema, Any] = {}
         self._registered: dict[str, Schema] = {}
         self._answers: dict[object, Schema | Error] = {}
+        self._failures: dict[object, tuple[str | None, ...]] = {}
 
     def columns(self, schema: Schema, exprs: Sequence[str]) -> Schema:
         key = ("columns", schema, tuple(exprs))
@@ -62,6 +66,23 @@ class SparkAnalyzer:
             return self._session.sql(sql)
 
         return self._ask_once(key, ask)
+
+    def failures(self, schema: Schema, exprs: Sequence[str]) -> tuple[str | None, ...]:
+        key = ("failures", schema, tuple(exprs))
+        if key not in self._failures:
+            self._failures[key] = self._try(sample_rows(schema), exprs)
+        return self._failures[key]
+
+    def _try(self, rows: str, exprs: Sequence[str]) -> tuple[str | None, ...]:
+        samples = DataFrame(self._session.sql(rows), self._spark)
+        tried = [catching(self._spark, f"named_struct('v', {sql})").isNotNull() for sql in exprs]
+        with quiet():
+            try:
+                answers = samples.select(*tried, "*").collect()  # Constants alone would be computed by a job.
+                worked = [any(row[number] for row in answers) for number in range(len(exprs))]
+            except (PySparkException, Py4JJavaError):
+                worked = [False] * len(exprs)
+            return tuple(None if fine else _reason(samples, sql) for fine, sql in zip(worked, exprs, strict=True))
 
     def literal(self, expr: str) -> object:
         with self._translate_errors():
@@ -125,6 +146,19 @@ def _copy(error: Error) -> Error:
     copy = make(error.code, message=error.message, detail=error.detail, hint=error.hint)
     copy.near = error.near
     return copy
+
+
+def _reason(samples: DataFrame, sql: str) -> str | None:
+    """Why an expression fails for one of the samples, if it fails for all of them."""
+    reason = None
+    for row in range(len(TEXTS)):
+        try:
+            collect_in_jvm(samples.offset(row).limit(1).selectExpr(sql))
+        except (PySparkException, Py4JJavaError) as problem:
+            reason = reason or reason_of(problem)
+        else:
+            return None
+    return reason
 
 
 def _schema(frame: Any) -> Schema:

@@ -16,6 +16,7 @@ RAW = "raw:"
 CONTROL = "~"
 INGRESS = "~door:"
 ERRORS = "~errors"
+FAILED = "~failed"
 LATE = "~late"
 STATS = "~stats"
 

@@ -13,13 +13,14 @@ import logging
 import re
 import socket
 import socketserver
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 SPARKS_STATE = {
@@ -63,6 +64,50 @@ def read_map_state(spark: SparkSession, checkpoint: Path, operator: int, variabl
     return reader.load(str(checkpoint))
 
 
+def compile_java(session: SparkSession, source: str) -> Any:
+    """A compiler of Spark's own that has compiled a class, which its class loader knows."""
+    jvm: Any = session._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    return compiler
+
+
+class CatchingExpressions:
+    """Makes columns that are NULL where an expression fails, with a subclass of the expression of Spark's `try_`
+    functions. Spark's own has no name in SQL either.
+
+    Spark evaluates common parts of several columns before the columns, where nothing is caught: switch
+    `spark.sql.subexpressionElimination.enabled` off.
+    """
+
+    def __init__(self, session: SparkSession, source: str, name: str, jar: Path) -> None:
+        self._jvm: Any = session._jvm
+        self._gateway: Any = session.sparkContext._gateway
+        compiler = compile_java(session, source)
+        with zipfile.ZipFile(jar, "w") as archive:
+            for each, code in compiler.getBytecodes().items():
+                archive.writestr(f"{each.replace('.', '/')}.class", bytes(code))
+        session.sparkContext._jsc.addJar(str(jar))
+        (self._constructor,) = compiler.getClassLoader().loadClass(name).getConstructors()
+
+    def column(self, sql: str) -> Column:
+        """An expression as a column that is NULL where it fails."""
+        from pyspark.sql import functions
+        from pyspark.sql.classic.column import Column as ClassicColumn
+
+        utils = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
+        arguments[0] = utils.expression(functions.expr(sql)._jc)
+        return ClassicColumn(utils.column(self._constructor.newInstance(arguments)))
+
+
+def collect_in_jvm(frame: DataFrame) -> None:
+    """Compute all columns of a frame, and leave them there."""
+    jvm_frame: Any = frame._jdf
+    jvm_frame.collect()
+
+
 def is_process_failure(text: str) -> bool:
     """True for a query that failed because of a process, as on a machine under load: a Python worker that did not
     connect in time, or a command by which Hadoop sets the permissions of a file."""
@@ -78,9 +123,7 @@ def replace_local_file_system(session: SparkSession, source: str, name: str) -> 
     """Compile a Java class with the compiler that Spark contains, and let Hadoop use it for `file:` paths. Hadoop keeps
     one object per scheme and user, so all code of this JVM that opens a path from now on receives it."""
     jvm: Any = session._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(source)
+    compiler = compile_java(session, source)
     configuration = jvm.org.apache.hadoop.conf.Configuration(session.sparkContext._jsc.hadoopConfiguration())
     configuration.setClassLoader(compiler.getClassLoader())
     configuration.set("fs.file.impl", name)

@@ -26,12 +26,17 @@ CODES: dict[str, str] = {
 NAMING = ("objectName", "fieldName", "routineName", "functionName", "error", "name", "inputSql", "sqlExpr")
 """Parameters of Spark's conditions that are SQL."""
 
+_RAISED = re.compile(r"(?:^|[\w.$]+(?:Exception|Error): )(.*?)(?=$|[\w.$]+(?:Exception|Error): )")
+"""The messages of nested exceptions in one line."""
+
 NOISE = (
     r"^Cannot resolve \".*?\" due to data type mismatch:\s*",
     r"\s*\(line \d+, pos \d+\)",
     r"\s*SQLSTATE: \w+",
     r";\s*line \d+ pos \d+;?",
     r"\s*Please, refer to '[^']*' for a fix\.?",
+    r"^You may get a different result due to the upgrading to Spark >= 3\.0:\s*",
+    r"org\.apache\.spark\.unsafe\.types\.",
     r'\s*If necessary set "[^"]*" to "[^"]*"( to bypass this error)?\.?',
 )
 
@@ -58,6 +63,17 @@ def error_of(problem: PySparkException | Py4JJavaError) -> Error:
     error = make(code, message=message, hint=_hint(condition, parameters))
     error.near = _near(problem, parameters)
     return error
+
+
+def reason_of(problem: PySparkException | Py4JJavaError) -> str:
+    """Why an expression failed for a row, in one sentence."""
+    if isinstance(problem, PySparkException):
+        return _message(problem.getCondition() or "", problem.getMessageParameters() or {}) or _cleaned(str(problem))
+    cause = problem.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    said = _RAISED.findall(str(cause.getMessage() or "").partition("\n")[0])
+    return _cleaned(said[-1] if said else "") or str(cause.getClass().getSimpleName())
 
 
 def _error_of_java(problem: Py4JJavaError) -> Error:
@@ -99,6 +115,8 @@ def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
         case ["DATATYPE_MISMATCH", "UNEXPECTED_INPUT_TYPE"]:
             argument = f"the {plain['paramIndex']} argument {plain['inputSql']} is {plain['inputType']}"
             return f"{argument}, where {plain['requiredType']} is needed"
+        case ["INCONSISTENT_BEHAVIOR_CROSS_VERSION", *_] if "pattern" in plain:
+            return f"{plain['pattern']} is not a pattern of dates and times"
         case ["INCOMPATIBLE_COLUMN_TYPE"]:
             ordinal = plain["columnOrdinalNumber"]
             return f"the {ordinal} columns do not go together: {plain['dataType2']} and {plain['dataType1']}"
@@ -131,7 +149,8 @@ def _plain(value: str) -> str:
 
 def _cleaned(text: str) -> str:
     """Spark's own sentence, without its condition, SQLSTATE, position and plan."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
     first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first)
     for noise in NOISE:
         first = re.sub(noise, "", first)

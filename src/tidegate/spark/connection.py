@@ -32,7 +32,8 @@ VIRTUAL_EPOCH_US = 1_577_836_800_000_000
 class SparkConnection:
     """Runs on a session of the user's (`given`), or on one made for `master` with `config` added to our settings.
 
-    `wall`: processing time is the wall clock; otherwise it moves only when it is set. `on_step` is called with the
+    `wall`: processing time is the wall clock; otherwise it moves only when it is set. `skip_poison`: rows for which an
+    expression fails end no view, whatever its `on_error`. `on_step` is called with the
     number of every step once it is logged. Spark is started within the context that `starting` returns.
     """
 
@@ -47,9 +48,11 @@ class SparkConnection:
         master: str | None = None,
         config: Mapping[str, str] | None = None,
         wall: bool = True,
+        skip_poison: bool = False,
     ) -> None:
         self._folder, self._log, self._inserts, self._on_step = folder, log, inserts, on_step
         self._given, self._master, self._config, self.wall = given, master, dict(config or {}), wall
+        self._skip_poison = skip_poison
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
@@ -120,7 +123,9 @@ class SparkConnection:
     def pipeline(self) -> Pipeline:
         from tidegate.spark.pipeline import Pipeline
 
-        pipeline = Pipeline(self.session, self._folder, self._log, self._inserts, self._on_step, self.wall)
+        pipeline = Pipeline(
+            self.session, self._folder, self._log, self._inserts, self._on_step, self.wall, self._skip_poison
+        )
         if not self.wall and pipeline.clock.next_us() == 0:
             pipeline.clock.set_time(VIRTUAL_EPOCH_US)
         return pipeline

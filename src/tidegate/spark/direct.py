@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlparse
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.core.columns import SEQ, WEIGHT
-from tidegate.spark import codec
-from tidegate.spark.pack import PackConfig, pack_frames
+from tidegate.spark import blocks
+from tidegate.spark.misfits import split_misfits
+from tidegate.spark.pack import PackConfig, misfit_block, pack_frames
 
 ROWS = 1 << 18
 PATHS = "path string, written bigint"
@@ -36,17 +38,20 @@ def read_and_pack(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterat
     return pack_frames(reading.config, frames)
 
 
-def _frames(reading: Reading, address: str, written: int) -> Iterator[pl.DataFrame]:
+def _frames(reading: Reading, address: str, written: int) -> Iterator[pl.DataFrame | pa.RecordBatch]:
     path, seq = unquote(urlparse(address).path), written
     with _naming_file(address), pq.ParquetFile(path) as file:
         present = {name.casefold(): name for name in file.schema_arrow.names}
         columns = [present[name.casefold()] for name, _ in reading.columns if name.casefold() in present]
         for batch in file.iter_batches(batch_size=ROWS, columns=columns, use_threads=False):
-            yield _frame(reading, batch, seq, path)
+            frame, misfits = split_misfits(_rows(reading, batch, seq, path))
+            if misfits:
+                yield blocks.to_batch([misfit_block(reading.config, misfits)])
+            yield frame.filter(pl.col(WEIGHT).is_not_null()) if misfits else frame
             seq += batch.num_rows
 
 
-def _frame(reading: Reading, batch: pa.RecordBatch, seq: int, path: str) -> pl.DataFrame:
+def _rows(reading: Reading, batch: pa.RecordBatch, seq: int, path: str) -> pa.RecordBatch:
     """The columns in their declared types; one that the file does not have is taken from its folder
     (`day=2024-05-01/`), or NULL."""
     present = {name.casefold(): column for name, column in zip(batch.schema.names, batch.columns, strict=True)}
@@ -57,11 +62,9 @@ def _frame(reading: Reading, batch: pa.RecordBatch, seq: int, path: str) -> pl.D
         for name, kind in reading.columns
     ]
     count = batch.num_rows
-    names = [name for name, _ in reading.columns]
-    frame = codec.frame_of(pa.RecordBatch.from_arrays(arrays, names))
-    return frame.with_columns(
-        pl.lit(1, pl.Int64).alias(WEIGHT), pl.int_range(seq, seq + count, dtype=pl.Int64).alias(SEQ)
-    )
+    names = [*(name for name, _ in reading.columns), WEIGHT, SEQ]
+    weights, numbers = pa.repeat(pa.scalar(1, pa.int64()), count), pa.array(np.arange(seq, seq + count))
+    return pa.RecordBatch.from_arrays([*arrays, weights, numbers], names)
 
 
 def _of_folder(path: str, name: str, kind: pa.DataType, count: int) -> pa.Array:

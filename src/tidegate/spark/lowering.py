@@ -34,6 +34,7 @@ from tidegate.spark.consumers import (
 from tidegate.spark.direct import Reading, read_and_pack
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.expressions import quoted
+from tidegate.spark.failing_rows import can_fail, reject_misfits
 from tidegate.spark.late_rows import Watch
 from tidegate.spark.level import LevelOp, LevelRunner, StateSource
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack
@@ -57,6 +58,8 @@ class Lowering:
         self.circuit, self.replays, self.state = circuit, replays, state
         self.partitions, self.clock, self.spill, self.exchange = partitions, clock, spill, exchange
         self.consumers = consumers(circuit)
+        self._types: dict[str, dict[str, str]] = {item.producer: types_of(item.columns) for item in circuit.inputs}
+        self._types |= {op.id: types_of(op.columns) for op in circuit.ops}
 
     def buckets(self, op: Op) -> tuple[int, ...]:
         """The bucket labels of an op: one per partition, or one in all when there is nothing to split by."""
@@ -74,7 +77,9 @@ class Lowering:
 
     def pack_source(self, frame: DataFrame, relation: str) -> DataFrame:
         """A connector's flat frame (the relation's columns, `__w`, `__seq`, `__error`, `__raw`) as blocks."""
-        return self._pack(frame, {Producer.of_input(relation): None}, passthrough=False, ordered=True, source=relation)
+        producer = Producer.of_input(relation)
+        frame = reject_misfits(frame, self._readers(producer))
+        return self._pack(frame, {producer: None}, passthrough=False, ordered=True, source=relation)
 
     def reading(self, relation: str, columns: Schema) -> Reading | None:
         """How workers can read the relation's files themselves, if every consumer only selects columns. None if one
@@ -154,17 +159,19 @@ class Lowering:
         self, frame: DataFrame, prefixes: Mapping[str, str | None], passthrough: bool, ordered: bool, source: str | None
     ) -> DataFrame:
         pairs = self._consumers_of(prefixes)
-        if source is not None and (plain := plain_consumer(pairs)) is not None:
+        catch = frozenset(index for index, (consumer, _) in enumerate(pairs) if self._can_fail(consumer))
+        if source is not None and not catch and (plain := plain_consumer(pairs)) is not None:
             ingresses = tuple(consumer for consumer, _ in pairs if consumer.ingress is not None)
             return self._pack_plain(frame, plain, ingresses, source)
         extra = [BAD] if source is not None else [quoted(name) for name in ADDRESS_NAMES] if passthrough else []
         names = ["`__bad`"] if source is not None else extra
-        wide = evaluate(frame, pairs, extra, names, ordered)
+        wide = evaluate(frame, pairs, extra, names, ordered, catch)
         targets = tuple(
             self._target(f"t{index}", consumer, is_content(consumer, prefix))
             for index, (consumer, prefix) in enumerate(pairs)
         )
-        config = self._config(targets, passthrough, source)
+        numbers = tuple(self.consumers.index(consumer) for consumer, _ in pairs)
+        config = replace(self._config(targets, passthrough, source), consumers=numbers)
         return wide.mapInArrow(partial(pack, config), blocks.SCHEMA)
 
     def _pack_plain(
@@ -188,6 +195,9 @@ class Lowering:
             (*watches, self._target("", consumer)), False, source, self.spill, self.exchange, self.clock
         )
         return flat.selectExpr("*", *hashes).mapInArrow(partial(pack, config), blocks.SCHEMA)
+
+    def _can_fail(self, consumer: Consumer) -> bool:
+        return can_fail(consumer, self._types.get(consumer.branch.producer, {}))
 
     def _config(self, targets: tuple[Target, ...], passthrough: bool, source: str | None) -> PackConfig:
         return PackConfig(targets, passthrough, source, self.spill, self.exchange, self.clock)
@@ -224,6 +234,11 @@ class Lowering:
             rejected_rows_of(consumer),
             accepted=accepted,
         )
+
+
+def types_of(columns: Schema) -> dict[str, str]:
+    """The type of each column."""
+    return {column.name: column.type for column in columns}
 
 
 def run_level(runner: LevelRunner, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

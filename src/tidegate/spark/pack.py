@@ -25,6 +25,7 @@ from tidegate.spark.blocks import Block
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.late_rows import Stats, Watch, admit, classifies_by_state, drop_late
+from tidegate.spark.misfits import REASON, Misfit, split_misfits, visible_row
 from tidegate.spark.xxhash64 import hashes as hash_columns
 from tidegate.storage.blobs import write_blob
 
@@ -63,7 +64,8 @@ class Target:
 @dataclass(frozen=True)
 class PackConfig:
     """What to pack out of a wide frame. `source` names the connector's relation whose rows are counted, if it is one;
-    `spill` is the folder for large outputs, by `exchange` large blocks go to their op."""
+    `spill` is the folder for large outputs, by `exchange` large blocks go to their op. `consumers` are the numbers
+    under which the driver knows the consumers of the targets."""
 
     targets: tuple[Target, ...]
     passthrough: bool
@@ -71,6 +73,7 @@ class PackConfig:
     spill: str
     exchange: Exchange
     clock: ClockSource
+    consumers: tuple[int, ...] = ()
 
 
 @cache
@@ -88,7 +91,10 @@ def _decoded(config: PackConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[
     for batch in batches:
         if config.passthrough:
             yield from _addressed(batch)
-        yield codec.frame_of(batch)
+        fit, misfits = split_misfits(batch)
+        if misfits:
+            yield blocks.to_batch([misfit_block(config, misfits)])
+        yield fit
 
 
 def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,6 +110,8 @@ def pack_frames(config: PackConfig, frames: Iterable[pl.DataFrame | pa.RecordBat
         row_count += frame.height
         if "__bad" in frame.columns:
             yield from _bad_rows(config.source or "", frame)
+        if "__failed" in frame.columns:
+            yield from _failed_rows(config, frame)
         for target in config.targets:
             rows = _rows(frame, target)
             if target.guards:
@@ -176,6 +184,31 @@ def _bad_rows(relation: str, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
             [relation, "MALFORMED_ROW", row["message"], row["row"] or ""] for row in bad.iter_rows(named=True)
         ]
         yield blocks.to_batch([Block(blocks.ERRORS, 0, "", json.dumps(row_errors).encode())])
+
+
+def _failed_rows(config: PackConfig, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+    """Rows for which an expression raised, once for each consumer."""
+    failed = frame.select("__failed").filter(pl.col("__failed").is_not_null()).unnest("__failed")
+    records = [
+        [config.consumers[int(branch)], row, None]
+        for branches, row in failed.select("branches", "row").iter_rows()
+        for branch in branches.split(",")
+        if row
+    ]
+    if records:
+        yield blocks.to_batch([Block(blocks.FAILED, 0, "", json.dumps(records).encode())])
+
+
+def misfit_block(config: PackConfig, misfits: Iterable[Misfit]) -> Block:
+    """Rows with a value that cannot be held: in a source they are malformed, once each; elsewhere their branch has
+    failed."""
+    if config.source is not None:
+        texts = {each.row: each.text for each in misfits}
+        malformed = [[config.source, "MALFORMED_ROW", REASON, visible_row(text)] for text in texts.values()]
+        return Block(blocks.ERRORS, 0, "", json.dumps(malformed).encode())
+    numbers = {f"t{index}": number for index, number in enumerate(config.consumers)}
+    failed = [[numbers[each.column], each.text, REASON] for each in misfits if each.column in numbers]
+    return Block(blocks.FAILED, 0, "", json.dumps(failed).encode())
 
 
 def _rows(frame: pl.DataFrame, target: Target) -> pl.DataFrame:

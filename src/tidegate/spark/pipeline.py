@@ -18,6 +18,7 @@ from tidegate.connectors.contract import Partitioned, StreamSource
 from tidegate.spark import compat
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
+from tidegate.spark.failing_rows import FailingRows
 from tidegate.spark.failures import all_reachable, failure_error, is_away
 from tidegate.spark.generation import FEED_START, Generation, Generations, PipelineDefinition, feed_offset
 from tidegate.spark.inputs import InputFrames
@@ -41,8 +42,12 @@ _log = logging.getLogger(__name__)
 STARTS = 4
 """How many times a query is started whose processes did not start."""
 SPARKS_OWN = "200"
-PLANNING = {"spark.sql.constraintPropagation.enabled": "false"}
-"""Every micro-batch is planned anew. Constraints serve joins, which no plan of ours has."""
+PLANNING = {
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
+"""Every micro-batch is planned anew. Constraints serve joins, which no plan of ours has. Common parts of expressions
+would be evaluated where no error is caught (`spark/catching.py`)."""
 RECONNECT_SECONDS = 2.0
 
 
@@ -57,9 +62,10 @@ class Pipeline:
         inserts: InsertLog,
         on_step: Callable[[int], None],
         wall: bool,
+        skip_poison: bool = False,
     ) -> None:
         self._spark, self._folder, self._log, self._inserts, self._wall = spark, folder, log, inserts, wall
-        self._on_step = on_step
+        self._on_step, self._skip_poison = on_step, skip_poison
         self.clock = ProcessingClock(folder.clock, inserts, log, wall)
         self._generations = Generations(folder.generations)
         self._succession = Succession(self._generations, log, inserts, self.clock, self._settle)
@@ -238,6 +244,7 @@ class Pipeline:
             lambda batch: checkpoint.batch(batch).offsets[1:],
             self._after_step,
             self._state_objects(state, base + checkpoint.batches()),
+            FailingRows(self._spark, generation.circuit, lowering.consumers, self._skip_poison),
         )
         recorder.last_batch = last_batch
         self._query = (
@@ -302,6 +309,8 @@ class Pipeline:
         (a machine under load), which changes nothing; raise the reason of any other failure."""
         if self._recorder is not None and self._recorder.stopped:
             return
+        if self._recorder is not None and self._recorder.failure is not None:
+            raise self._recorder.failure from None
         text = str(failure)
         if compat.is_process_failure(text) and not last and self._launched is not None:
             self._launch(*self._launched)

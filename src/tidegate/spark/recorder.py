@@ -18,10 +18,12 @@ from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
 from tidegate.core.failpoints import failpoint
 from tidegate.core.types import nullable_schema
+from tidegate.errors import Error
 from tidegate.kernels.api import Clock
 from tidegate.spark import blocks, codec, compat
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
+from tidegate.spark.failing_rows import FailingRows
 from tidegate.spark.generation import Generation
 from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import larger
@@ -57,6 +59,7 @@ class Recorder:
         offsets: Callable[[int], Sequence[str]],
         after_step: Callable[[int, Late], None],
         objects: StateObjects,
+        failing: FailingRows,
     ) -> None:
         outputs = generation.circuit.outputs
         self._outputs = {output.relation: output for output in outputs}
@@ -67,8 +70,10 @@ class Recorder:
         self._sources, self._offsets = generation.definition.sources, offsets
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
         self._clock, self._tracker, self._exchange, self._objects = clock, tracker, exchange, objects
+        self._failing = failing
         self.last_batch: int | None = None
         self.stopped = False
+        self.failure: Error | None = None
         self.batch = -1
         self.wake: dict[tuple[str, str], int] = {}
 
@@ -99,6 +104,12 @@ class Recorder:
         rejected = [
             RejectedRow(*error) for _, payload in payloads.pop(blocks.ERRORS, []) for error in json.loads(payload)
         ]
+        failed = [tuple(each) for _, payload in payloads.pop(blocks.FAILED, []) for each in json.loads(payload)]
+        unprocessed = self._failing.records(failed)
+        self.failure = self._failing.stop(unprocessed)
+        if self.failure is not None:
+            raise self.failure
+        rejected += unprocessed
         changes: dict[str, pa.Table] = {}
         files: list[ChangeFile] = []
         by_output = {address.removeprefix(blocks.OUTPUT): items for address, items in payloads.items()}

@@ -46,6 +46,7 @@ STATIC = {
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     "spark.driver.memory": "3g",
+    "spark.executor.killOnFatalError.depth": "0",
     "spark.python.daemon.module": "tidegate.spark.daemon",
 }
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from tidegate.circuit.model import Branch
 from tidegate.core.columns import ORDER, SEQ, SHARD, WEIGHT
 from tidegate.core.schema import Schema
+from tidegate.spark.catching import catching
 from tidegate.spark.consumers import GUARD, Consumer, rounds_of
 from tidegate.spark.expressions import inside, literal, quoted
+from tidegate.spark.failing_rows import columns_read, unfit
 from tidegate.spark.types import struct_type
 
 ADDRESS = [
@@ -22,7 +24,9 @@ ADDRESS = [
     StructField("__payload", BinaryType()),
 ]
 ADDRESS_NAMES = [field.name for field in ADDRESS]
-BAD = "CASE WHEN `__error` IS NOT NULL THEN named_struct('message', `__error`, 'row', `__raw`) END AS `__bad`"
+BAD = """CASE WHEN `__error` IS NOT NULL
+    THEN named_struct('message', make_valid_utf8(`__error`), 'row', make_valid_utf8(`__raw`)) END AS `__bad`"""
+FAILED, FAILED_ROW = "__failed", "__failed_row"
 
 PARSING = re.compile(r"try_parse_json\((?:`(?:[^`]|``)+`\.)*`(?:[^`]|``)+`\)")
 
@@ -42,24 +46,116 @@ def is_name(sql: str) -> bool:
 
 
 def evaluate(
-    frame: DataFrame, pairs: list[tuple[Consumer, str | None]], extra: list[str], extra_names: list[str], ordered: bool
+    frame: DataFrame,
+    pairs: list[tuple[Consumer, str | None]],
+    extra: list[str],
+    extra_names: list[str],
+    ordered: bool,
+    catch: frozenset[int] = frozenset(),
 ) -> DataFrame:
-    """All branches in lockstep: each select does one round of filters and one projection of every branch."""
+    """All branches in lockstep: each select does one round of filters and one projection of every branch. `catch` are
+    the numbers of branches whose expressions may raise: a row for which one does is in the column `__failed`."""
     sharded = SHARD in frame.columns
     plans = [_rounds(consumer, f"t{index}", prefix, ordered, sharded) for index, (consumer, prefix) in enumerate(pairs)]
     current, plans = _parse_once(frame, plans)
+    failed = FailedRows(pairs, frame.columns, catch)
+    beside = [*extra, *failed.carry]
     for number in range(max((len(plan) for plan in plans), default=1)):
-        structs = [
-            f"{plan[number] if number < len(plan) else quoted(f't{index}')} AS {quoted(f't{index}')}"
-            for index, plan in enumerate(plans)
-        ]
-        current = current.selectExpr(*(extra if number == 0 else extra_names), *structs)
+        current = _round(current, beside, [plan[number : number + 1] for plan in plans], catch)
+        beside = [*extra_names, *failed.carried]
+        if catch:
+            current = current.selectExpr(*beside, *failed.after_round(number, [len(plan) for plan in plans]))
+            beside += failed.flags
+    if not catch:
+        return current.selectExpr(*extra_names, *_with_hashes(pairs, catch))
+    with_row = current.select("*", catching(current.sparkSession, failed.row).alias(FAILED_ROW))
+    return with_row.selectExpr(*extra_names, *_with_hashes(pairs, catch), failed.column)
+
+
+def _round(frame: DataFrame, beside: list[str], plans: list[list[str]], catch: frozenset[int]) -> DataFrame:
+    """One round of all branches, each as a struct; a branch without such a round stays. One that may raise is the field
+    `v` of another struct, which is NULL where it did."""
+    structs = [(f"t{index}", plan[0] if plan else quoted(f"t{index}")) for index, plan in enumerate(plans)]
+    if not catch:
+        return frame.selectExpr(*beside, *(f"{sql} AS {quoted(name)}" for name, sql in structs))
+    columns = [functions.expr(each) for each in beside]
+    for index, (name, sql) in enumerate(structs):
+        caught = index in catch and bool(plans[index])
+        wrapped = catching(frame.sparkSession, f"named_struct('v', {sql})") if caught else functions.expr(sql)
+        columns.append(wrapped.alias(name))
+    return frame.select(*columns)
+
+
+def _with_hashes(pairs: list[tuple[Consumer, str | None]], catch: frozenset[int]) -> list[str]:
+    """The structs of all branches, NULL for rows that failed, and their hashes."""
+    structs = [
+        f"IF({quoted(FailedRows.flag(index))}, NULL, {name}) AS {name}" if index in catch else name
+        for index in range(len(pairs))
+        for name in [quoted(f"t{index}")]
+    ]
     hashes = [
         f"{hash_sql(f't{index}', columns)} AS {quoted(f't{index}#{name}')}"
         for index, (consumer, _) in enumerate(pairs)
         for name, columns in consumer.hashes
     ]
-    return current.selectExpr(*extra_names, *[quoted(f"t{index}") for index in range(len(pairs))], *hashes)
+    return [*structs, *hashes]
+
+
+class FailedRows:
+    """The SQL by which rows whose expressions raised reach the column `__failed`: the numbers of the branches, and the
+    row as its producer had it, as JSON. Deleted rows are not recorded again."""
+
+    def __init__(self, pairs: list[tuple[Consumer, str | None]], columns: list[str], catch: frozenset[int]) -> None:
+        self._consumers = [consumer for consumer, _ in pairs]
+        self._catch = sorted(catch)
+        prefixes = list(dict.fromkeys(pairs[index][1] for index in self._catch))
+        flat = [name for name in columns if name in columns_read(self._consumers)] if None in prefixes else []
+        names = {name: f"__row{number}" for number, name in enumerate([*flat, *([WEIGHT] if None in prefixes else [])])}
+        structs = [prefix for prefix in prefixes if prefix is not None]
+        self.carry = [f"{quoted(name)} AS {quoted(to)}" for name, to in names.items()]
+        self.carry += [quoted(prefix) for prefix in structs]
+        self.carried = [*(quoted(to) for to in names.values()), *(quoted(prefix) for prefix in structs)]
+        self.flags = [quoted(self.flag(index)) for index in self._catch]
+        self._any = " OR ".join(self.flags)
+        texts = [_json_of(quoted(prefix), f"{quoted(prefix)}.{quoted(WEIGHT)}") for prefix in structs]
+        if names:
+            row = ", ".join(f"{literal(name)}, {quoted(to)}" for name, to in names.items())
+            texts.append(_json_of(f"named_struct({row})", quoted(names[WEIGHT])))
+        self.row = f"CASE WHEN {self._any} THEN make_valid_utf8(coalesce({', '.join(texts)}, '')) END" if texts else ""
+
+    @staticmethod
+    def flag(index: int) -> str:
+        """The column that tells whether a branch failed."""
+        return f"__failed{index}"
+
+    @property
+    def column(self) -> str:
+        """The column of failed rows."""
+        numbers = ", ".join(f"IF({quoted(self.flag(index))}, '{index}', NULL)" for index in self._catch)
+        struct = f"named_struct('branches', concat_ws(',', {numbers}), 'row', {quoted(FAILED_ROW)})"
+        return f"CASE WHEN {self._any} THEN {struct} END AS {quoted(FAILED)}"
+
+    def after_round(self, number: int, rounds: list[int]) -> list[str]:
+        """All branches after a round, and the flags of those that may raise."""
+        catch = set(self._catch)
+        structs = [
+            f"t{index}.v AS t{index}" if index in catch and number < count else f"t{index}"
+            for index, count in enumerate(rounds)
+        ]
+        return structs + [self._flag(index, number, rounds[index]) for index in self._catch]
+
+    def _flag(self, index: int, number: int, rounds: int) -> str:
+        """Whether a branch has failed by this round. In its last round it has also failed if it computed a value that
+        cannot be held."""
+        if number >= rounds:
+            return self.flag(index)
+        tests = [self.flag(index)] if number else []
+        tests += [f"t{index} IS NULL", *(unfit(self._consumers[index], f"t{index}.v") if number == rounds - 1 else [])]
+        return f"({' OR '.join(tests)}) AS {self.flag(index)}"
+
+
+def _json_of(struct: str, weight: str) -> str:
+    return f"CASE WHEN {weight} > 0 THEN to_json({struct}, map('ignoreNullFields', 'false')) END"
 
 
 def _parse_once(frame: DataFrame, plans: list[list[str]]) -> tuple[DataFrame, list[list[str]]]:

@@ -18,12 +18,15 @@ CODEC = Codec()
 
 
 class RejectedRow(NamedTuple):
-    """A row that could not be processed, as `system.errors` shows it."""
+    """A row that could not be processed, as `system.errors` shows it: `view` and `expression` if it arrived, but an
+    expression of a view failed for it."""
 
     relation: str
     code: str
     message: str
     row: str | None
+    view: str | None = None
+    expression: str | None = None
 
 
 class Changed(NamedTuple):

@@ -37,7 +37,6 @@ COLUMNS = {
 TIMED = {"bids": "ts", "asks": "at", "closed": "window_end", "pgcdc_events": "created_at"}
 
 
-
 def _words(text: str) -> tuple[str, ...]:
     """The parts of a text that two blanks or a new line separate."""
     return tuple(re.split(r"\s{2,}", text.strip()))
