@@ -10,6 +10,7 @@ import typer
 
 from tidegate.cli.guard import guard
 from tidegate.cli.listen import listen
+from tidegate.cli.restarts import RestartPolicy
 from tidegate.core.durations import EXPECTED, SECOND, parse_micros
 
 app = typer.Typer(
@@ -90,6 +91,9 @@ def run(
         bool,
         typer.Option("--skip-poison", help="Views with on_error = 'stop' record rows that fail, and go on."),
     ] = False,
+    restart: Annotated[
+        RestartPolicy, typer.Option("--restart", help="Whether a pipeline that fails is started again.")
+    ] = RestartPolicy.on_failure,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -97,7 +101,16 @@ def run(
     with guard(debug, as_json):
         from tidegate.cli.run import run_pipeline
 
-        run_pipeline(files, data=data, once=once, master=master, show=show, skip_poison=skip_poison, as_json=as_json)
+        run_pipeline(
+            files,
+            data=data,
+            once=once,
+            master=master,
+            show=show,
+            skip_poison=skip_poison,
+            restart=restart,
+            as_json=as_json,
+        )
 
 
 @app.command()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.cli.opening import open_database, read_script, status_line
+from tidegate.cli.restarts import RestartPolicy, Restarts
 from tidegate.core.tables import counted, text_table
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def run_pipeline(
     master: str | None,
     show: bool,
     skip_poison: bool,
+    restart: RestartPolicy,
     as_json: bool,
 ) -> None:
     """Run the pipeline of the files in its folder until its inputs end (`once`) or a signal arrives."""
@@ -41,7 +43,7 @@ def run_pipeline(
         with status_line("reading the definitions ..."):
             declare(db, scripts)
         with _screen(folder.name, as_json) as screen, stop_on_signal() as ended:
-            _run_until_stopped(db, screen, ended, once)
+            _run_restarting(db, screen, ended, once, restart)
         if show:
             show_views(db)
 
@@ -93,12 +95,37 @@ def show_views(db: Database) -> None:
         print(f"\n{name}{more}\n{text_table(result.arrow())}")
 
 
-def _run_until_stopped(db: Database, screen: Screen, ended: threading.Event, once: bool) -> None:
+def _run_restarting(db: Database, screen: Screen, ended: threading.Event, once: bool, policy: RestartPolicy) -> None:
+    """Run, and start again after failures that can pass. One before the first start is final: it is a mistake in the
+    definitions, or a server that was never there."""
+    from tidegate.errors import Error
+
+    restarts, started = Restarts(policy, db.metrics()["step"]), threading.Event()
+    while True:
+        try:
+            return _run_until_stopped(db, screen, ended, once, started)
+        except Error as problem:
+            delay = restarts.delay_after(problem, db.metrics()["step"]) if started.is_set() else None
+            if delay is None:
+                raise
+            screen.restarting(problem, delay)
+        if ended.wait(delay):
+            return None
+
+
+def _run_until_stopped(
+    db: Database, screen: Screen, ended: threading.Event, once: bool, started: threading.Event
+) -> None:
     work = _Background(db.run_once) if once else None
     if work is None:
         db.start(lambda tables: db.stop() if ended.is_set() else screen.loading(tables))
+        started.set()
+    first = db.metrics()["step"]
     while not ended.wait(REFRESH_SECONDS):
-        screen.update(db.metrics())
+        metrics = db.metrics()
+        screen.update(metrics)
+        if metrics["step"] > first:
+            started.set()
         if work.done() if work else not db.wait(timeout=0):
             break
     screen.ending()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol, Self
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from tidegate.core.render import json_value, text
 from tidegate.core.tables import counted
+from tidegate.errors import Error
 
 Metrics = Mapping[str, Any]
 QUIET_SECONDS = 2.0
@@ -29,6 +31,7 @@ class Screen(Protocol):
     def __exit__(self, *_: object) -> None: ...
     def loading(self, tables: Mapping[str, float]) -> None: ...
     def update(self, metrics: Metrics) -> None: ...
+    def restarting(self, problem: Error, seconds: float) -> None: ...
     def ending(self) -> None: ...
     def finish(self, metrics: Metrics) -> None: ...
 
@@ -55,6 +58,9 @@ class LiveScreen:
     def update(self, metrics: Metrics) -> None:
         self.last = metrics
         self.live.update(self._picture(metrics, "Ctrl-C ends it"))
+
+    def restarting(self, problem: Error, seconds: float) -> None:
+        self.live.console.print(restart_line(problem, seconds))
 
     def ending(self) -> None:
         if self.last is not None:
@@ -105,6 +111,9 @@ class LogScreen:
             self._print(metrics)
             self.shown_step, self.shown_at = metrics["step"], now
 
+    def restarting(self, problem: Error, seconds: float) -> None:
+        print(restart_line(problem, seconds), file=sys.stderr, flush=True)
+
     def ending(self) -> None:
         pass
 
@@ -130,6 +139,11 @@ def loading_line(tables: Mapping[str, float]) -> str:
     """`reading tables before the first row is joined: instruments 45 %`."""
     shares = ", ".join(f"{name} {share:.0%}" for name, share in tables.items())
     return f"reading tables before the first row is joined: {shares}"
+
+
+def restart_line(problem: Error, seconds: float) -> str:
+    """`12:00:10  PIPELINE_FAILED: the pipeline stopped: ...; starts again in 1 s`."""
+    return f"{dt.datetime.now():%H:%M:%S}  {problem.code}: {problem.message}; starts again in {seconds:g} s"
 
 
 def log_line(metrics: Metrics) -> str:

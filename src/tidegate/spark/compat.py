@@ -200,14 +200,21 @@ class _QuietLogging:
 
 
 def print_no_tracebacks() -> None:
-    """Keep PySpark from printing tracebacks when its JVM ends: what is called then raises an error as well."""
+    """Keep PySpark from printing tracebacks when its JVM ends, or when a call from there fails: what was called raises
+    an error as well."""
     import py4j.java_gateway  # type: ignore[import-untyped]
     import pyspark.accumulators
 
     vars(py4j.java_gateway)["logging"] = _QuietLogging()
+    logging.getLogger("py4j.clientserver").addFilter(_is_no_failed_callback)
     for value in list(vars(pyspark.accumulators).values()):
         if isinstance(value, type) and issubclass(value, socketserver.BaseServer):
             value.handle_error = _log_error  # type: ignore[assignment]
+
+
+def _is_no_failed_callback(record: logging.LogRecord) -> bool:
+    """False for the failure of a call from the JVM: the query that made it fails as well, with that reason."""
+    return "executing the Python Proxy" not in str(record.msg)
 
 
 def _log_error(server: object, request: object, client_address: object) -> None:
