@@ -1,5 +1,5 @@
-"""Whatever the values of rows are: no scalar function of Spark ends a pipeline, and no row vanishes. A row is in a view,
-or recorded as one for which its expression failed. New calls and rows follow from --hypothesis-seed."""
+"""Whatever the values of rows are, no scalar function of Spark ends a pipeline, and no row vanishes: a row is in a
+view, or recorded as one for which its expression failed. New calls and rows follow from --hypothesis-seed."""
 
 from __future__ import annotations
 

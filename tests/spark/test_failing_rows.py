@@ -108,6 +108,16 @@ def test_a_value_that_a_view_passes_on_fails_where_it_is_computed(db: Database) 
     assert [(view, row) for _, view, _, _, row in errors(db)] == [("v", "2")]
 
 
+def test_a_row_that_exhausts_the_stack_or_memory_fails_alone(db: Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW deep AS SELECT id, regexp_replace(x, '(a|b)*c', '') AS e FROM s")
+    db.sql("CREATE MATERIALIZED VIEW long AS SELECT id, length(repeat(x, n)) AS e FROM s")
+    db.sql("CREATE MATERIALIZED VIEW wide AS SELECT id, size(sequence(1, n)) AS e FROM s")
+    db.insert("s", [FINE, {**FINE, "id": 2, "x": "ab" * 200_000}, {**FINE, "id": 3, "n": 2_000_000_000}])
+    db.step()
+    assert {view: ids(db, view) for view in ("deep", "long", "wide")} == {"deep": [1, 3], "long": [1, 2], "wide": [1, 2]}
+    assert [(view, row) for _, view, _, _, row in errors(db)] == [("deep", "2"), ("long", "3"), ("wide", "3")]
+
+
 def test_many_failing_rows_in_one_step_are_all_recorded(db: Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, element_at(a, n) AS e FROM s")
     db.insert("s", [{**(FINE if number % 2 else POISON), "id": number} for number in range(1000)])
