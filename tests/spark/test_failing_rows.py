@@ -114,8 +114,21 @@ def test_a_row_that_exhausts_the_stack_or_memory_fails_alone(db: Database) -> No
     db.sql("CREATE MATERIALIZED VIEW wide AS SELECT id, size(sequence(1, n)) AS e FROM s")
     db.insert("s", [FINE, {**FINE, "id": 2, "x": "ab" * 200_000}, {**FINE, "id": 3, "n": 2_000_000_000}])
     db.step()
-    assert {view: ids(db, view) for view in ("deep", "long", "wide")} == {"deep": [1, 3], "long": [1, 2], "wide": [1, 2]}
+    assert {view: ids(db, view) for view in ("deep", "long", "wide")} == {
+        "deep": [1, 3],
+        "long": [1, 2],
+        "wide": [1, 2],
+    }
     assert [(view, row) for _, view, _, _, row in errors(db)] == [("deep", "2"), ("long", "3"), ("wide", "3")]
+
+
+def test_the_smallest_index_ends_no_java_process(db: Database) -> None:
+    """Spark reads memory outside of the array, which ends the process."""
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, element_at(a, n) AS e, element_at(map(n, 'x'), n) AS m FROM s")
+    db.insert("s", [FINE, {**FINE, "id": 2, "n": -(2**31)}])
+    db.step()
+    assert sorted(db.query("SELECT id, e, m FROM v").rows()) == [(1, 5, "x"), (2, None, "x")]
+    assert db.query("SELECT element_at(a, n) FROM s WHERE id = 2").rows() == [(None,)]
 
 
 def test_many_failing_rows_in_one_step_are_all_recorded(db: Database) -> None:

@@ -18,6 +18,7 @@ from tidegate.errors import Error, did_you_mean, make
 from tidegate.spark.catching import catching
 from tidegate.spark.compat import AnalysisSession, collect_in_jvm, fields_of
 from tidegate.spark.conditions import error_of, quiet, reason_of
+from tidegate.spark.expressions import inside
 from tidegate.spark.samples import TEXTS, sample_rows
 from tidegate.spark.types import json_type
 
@@ -70,7 +71,7 @@ class SparkAnalyzer:
     def failures(self, schema: Schema, exprs: Sequence[str]) -> tuple[str | None, ...]:
         key = ("failures", schema, tuple(exprs))
         if key not in self._failures:
-            self._failures[key] = self._try(sample_rows(schema), exprs)
+            self._failures[key] = self._try(sample_rows(schema), [inside(sql, None) for sql in exprs])
         return self._failures[key]
 
     def _try(self, rows: str, exprs: Sequence[str]) -> tuple[str | None, ...]:

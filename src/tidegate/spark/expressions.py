@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp, parse_one
 
 from tidegate.sql import Tidegate, render
+from tidegate.sql.guards import guard_calls
 
 
 def quoted(name: str) -> str:
@@ -18,15 +19,15 @@ def literal(text: str) -> str:
 
 
 def inside(sql: str, prefix: str | None) -> str:
-    """The expression with every column read from the struct column `prefix` (None: unchanged).
+    """The expression as Spark runs it, with every column read from the struct column `prefix`, if there is one.
 
     >>> inside("`price` * 2", "in:bids")
     '`in:bids`.`price` * 2'
     """
-    if prefix is None:
+    if prefix is None and "element_at" not in sql.lower():
         return sql
-    tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
-    return render(tree.transform(lambda node: _move(node, prefix)))
+    tree = guard_calls(parse_one(f"SELECT {sql}", read=Tidegate).expressions[0])
+    return render(tree if prefix is None else tree.transform(lambda node: _move(node, prefix)))
 
 
 def _move(node: exp.Expr, prefix: str) -> exp.Expr:

@@ -26,6 +26,7 @@ from tidegate.spark.catching import catching
 from tidegate.spark.compat import collect_in_jvm
 from tidegate.spark.conditions import quiet, reason_of
 from tidegate.spark.consumers import Consumer, rounds_of
+from tidegate.spark.expressions import inside
 from tidegate.spark.misfits import REASON, visible_row
 from tidegate.sql import Tidegate
 from tidegate.storage.step_header import RejectedRow
@@ -287,10 +288,11 @@ class FailingRows:
         for filters, items, _ in rounds_of(consumer.branch):
             items = tuple(items)
             for name, sql in [*((None, sql) for sql in filters), *items]:
-                reason = None if _column(sql) else self._reason(sql, rows, types.get(name or "", ""))
+                reason = None if _column(sql) else self._reason(inside(sql, None), rows, types.get(name or "", ""))
                 if reason is not None:
                     return sql, reason
-            rows = f"(SELECT {', '.join(f'{sql} AS {identifier(name)}' for name, sql in items)} FROM {rows})"
+            computed = ", ".join(f"{inside(sql, None)} AS {identifier(name)}" for name, sql in items)
+            rows = f"(SELECT {computed} FROM {rows})"
         return None
 
     def _reason(self, sql: str, rows: str, type: str) -> str | None:

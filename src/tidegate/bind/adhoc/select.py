@@ -16,6 +16,7 @@ from tidegate.core.schema import names
 from tidegate.errors import make
 from tidegate.sql import call, render, span_of
 from tidegate.sql.grammar import WITHIN
+from tidegate.sql.guards import guard_calls
 from tidegate.sql.queries import EARLY_FIRE
 from tidegate.sql.statements import CreateView, Query
 
@@ -41,7 +42,7 @@ def bind_select(query: Query, catalog: Catalog, sources: bool = False) -> BoundS
     tree = _expand(_expand_windows(with_paths(query.select), catalog), catalog, read, sources, frozenset())
     relation = catalog.readable(next(iter(read))) if len(read) == 1 else None
     direct = None if relation is None else direct_select(tree, relation, temp_name(relation.name))
-    return BoundSelect(render(tree), tuple(read), direct)
+    return BoundSelect(render(guard_calls(tree)), tuple(read), direct)
 
 
 def _expand_windows(select: exp.Query, catalog: Catalog) -> exp.Query:
