@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.rules.plans import BIDS, USERS, project, rank, scan, total, where
+from tidegate.core.durations import CalendarInterval
 from tidegate.ir.specs import Order
-from tidegate.plan import Distinct, Node, Project, SetOp, TopN, UnionAll, View
+from tidegate.ir.windows import WindowSpec
+from tidegate.plan import Closing, Distinct, Gate, Node, Project, SetOp, TopN, UnionAll, View, Window
 from tidegate.traits import kind
 
 PRICE = (Order("price", True, False),)
@@ -146,3 +150,73 @@ def test_invalid_nodes_cannot_be_constructed() -> None:
     with pytest.raises(ValueError, match="needs"):
         rank(scan(), order="nothing")
     assert BIDS.column("ITEM") is not None
+
+
+MORE_BIDS = replace(BIDS, name="more_bids")
+LEAST = "min(bids.ts, more_bids.ts)"
+HOUR = WindowSpec("tumble", "ts", CalendarInterval(micros=3_600_000_000))
+
+
+def gate(below: Node, *columns: str) -> Gate:
+    """Rows of `below` that wait until the watermarks of all these columns have passed them."""
+    passed = [(column, below.traits.watermark(column)) for column in columns]
+    return Gate(below, "final", tuple(Closing(column, each, each) for column, each in passed if each is not None))
+
+
+def windows(below: Node) -> Gate:
+    """Rows that wait for the end of their hour."""
+    time = below.traits.watermark("ts")
+    assert time is not None
+    return Gate(Window(below, HOUR), "final", (Closing("window_end", time, time, inclusive=True),))
+
+
+def test_rows_that_wait_for_their_window_may_be_as_old_as_its_start() -> None:
+    held = windows(project(scan(), ts="ts", day="DATE(ts)", price="price"))
+    start = "start of tumble 0m3600000000us+0 at bids.ts"
+    assert watermark_names(held) == {
+        "ts": start,
+        "day": f"DATE(`ts`) over ts={start}",
+        "window_start": start,
+        "window_end": start.replace("start", "end"),
+    }
+
+
+def test_rows_that_wait_for_a_column_keep_what_is_computed_from_it() -> None:
+    rows = project(scan(), ts="ts", later="ts + INTERVAL '1' DAY")
+    assert watermark_names(gate(project(rows, ts="ts", day="DATE(ts)"), "ts")) == {
+        "ts": "bids.ts",
+        "day": "DATE(`ts`) over ts=bids.ts",
+    }
+    held = gate(rows, "later")
+    assert watermark_names(held) == {"later": "`ts` + INTERVAL '1' DAY over ts=bids.ts"}
+    assert held.traits.lost == (("ts", "rows wait for later"),)
+
+
+def test_rows_that_wait_for_a_time_and_its_day_are_held_back_to_the_day() -> None:
+    day = "DATE(`ts`) over ts=bids.ts"
+    held = watermark_names(gate(project(scan(), ts="ts", day="DATE(ts)"), "ts", "day"))
+    assert held["ts"] == f"min(bids.ts, CAST(`x` AS timestamp) over x={day})"
+    assert set(held) == {"ts", "day"}
+
+
+def test_rows_that_wait_for_a_time_and_its_window_are_held_back_to_the_start_of_the_window() -> None:
+    names = ("ts", "window_start", "window_end")
+    rows = project(Window(project(scan(), ts="ts"), HOUR), **{name: name for name in names})
+    held = watermark_names(gate(rows, *names))
+    start = "start of tumble 0m3600000000us+0 at bids.ts"
+    assert held["ts"] == f"min(bids.ts, {start})"
+    assert set(held) == set(names)
+
+
+def test_columns_of_a_union_are_not_computed_from_each_other() -> None:
+    sides = [project(scan(each), ts="ts", other="ts") for each in (BIDS, MORE_BIDS)]
+    assert watermark_names(UnionAll(tuple(sides))) == {"ts": LEAST, "other": LEAST}
+    assert watermark_names(gate(UnionAll(tuple(sides)), "ts")) == {"ts": LEAST}
+
+
+def test_set_operations_have_the_least_watermark_of_their_sides() -> None:
+    times, more, plain = (project(scan(each), ts="ts") for each in (BIDS, MORE_BIDS, replace(BIDS, times=())))
+    assert watermark_names(SetOp("intersect", False, times, more)) == {"ts": LEAST}
+    assert watermark_names(SetOp("except", False, times, more)) == {"ts": LEAST}
+    without = SetOp("except", False, times, plain).traits
+    assert (without.watermarks, without.lost) == ((), (("ts", "side 2 of the set operation has none"),))

@@ -44,6 +44,11 @@ def strategy_of(query: Query, plan: Node, forced: str | None = None) -> Strategy
     return Strategy(query.emit.strategy, every, lateness, query.emit.span)
 
 
+def waits_unasked(query: Query, plan: Node, strategy: Strategy | None) -> bool:
+    """True if rows that no GROUP BY combines wait for the end of their window, and the query does not say so."""
+    return query.emit is None and strategy is not None and isinstance(_core(plan), Window)
+
+
 def lateness_of(query: Query) -> int:
     """ALLOWED LATENESS in microseconds."""
     if query.allowed_lateness is None:
@@ -120,16 +125,11 @@ def _gate(node: Node, strategy: Strategy, columns: tuple[str, ...], span: Span) 
     closing = _closing(node, strategy, columns)
     if strategy.name == "every":
         assert strategy.every is not None
-        return Gate(node, "every", closing, every=strategy.every, lateness=_own_lateness(node, strategy))
+        return Gate(node, "every", closing, every=strategy.every)
     if not closing:
         raise _unclosable_error(node, strategy, columns, span)
     corrects = strategy.name == "on_watermark" and strategy.lateness > 0
-    return Gate(node, strategy.name, closing, corrects=corrects, lateness=_own_lateness(node, strategy))
-
-
-def _own_lateness(node: Node, strategy: Strategy) -> int:
-    """The lateness that the gate subtracts from its watermarks; windows have subtracted it already."""
-    return 0 if isinstance(node, WindowAggregate) else strategy.lateness
+    return Gate(node, strategy.name, closing, corrects=corrects)
 
 
 def _closing(node: Node, strategy: Strategy, columns: tuple[str, ...]) -> tuple[Closing, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.bind.context import Bound, Context
-from tidegate.bind.emit import add_gate, cap_groups, lateness_of, strategy_of
+from tidegate.bind.emit import add_gate, cap_groups, lateness_of, strategy_of, waits_unasked
 from tidegate.bind.events.views import over_events, paths_in_errors
 from tidegate.bind.query import bind_query
 from tidegate.bind.unsupported import check_type, make_storable, unsupported
 from tidegate.catalog import Catalog, TimeNote
 from tidegate.catalog.bus import BUS, DEFAULT_GROUPS
 from tidegate.core.schema import Column
-from tidegate.errors import Span, Warning_, make
+from tidegate.errors import Span, Warning_, make, warning
 from tidegate.plan import IngressCheck, Node, Project, keep
 from tidegate.sql.statements import Name, Query
 from tidegate.traits.watermark import DeclaredWatermark, Watermark
@@ -69,6 +69,8 @@ def bind_definition(
     plan = cap_groups(_root(bound), context.max_groups)
     visible = len(bound.fields)
     strategy = strategy_of(query, plan, extras.forced)
+    if extras.forced is None and waits_unasked(query, plan, strategy):
+        context.warnings.append(warning("ROWS_WAIT", name=name, span=query.span))
     if strategy is not None:
         plan = add_gate(_drop_mark(plan, strategy.name), strategy, visible, query.span)
     dependencies = tuple(context.dependencies)

@@ -130,6 +130,10 @@ WARNINGS: dict[str, tuple[str, str | None]] = {
         "LATENESS names {name}, which does not exist yet",
         "it takes effect when {name} is created",
     ),
+    "ROWS_WAIT": (
+        "the rows of {name} wait for the end of their window",
+        "write EMIT CHANGES to get each at once, or EMIT ON WATERMARK to say that they wait",
+    ),
     "UNBOUNDED_STATE": ("the state of {what} grows without bound", None),
 }
 

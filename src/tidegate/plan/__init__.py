@@ -1,11 +1,12 @@
 """The logical plan: nodes, walking, printing."""
 
+from tidegate.plan.gates import Closing, Gate
 from tidegate.plan.groups import Aggregate, Distinct, Rank, SetOp, TopN, UnionAll
 from tidegate.plan.joins import AnyJoin, IntervalJoin, Join, Lookup
 from tidegate.plan.leaves import Node, Scan, View, declared_watermarks, rewrite_up, walk
 from tidegate.plan.rows import Filter, Item, Project, keep
 from tidegate.plan.scalar import Scalar, column, conjunction, conjuncts
-from tidegate.plan.time import Clocks, Closing, Gate, IngressCheck, TemporalFilter, Window, WindowAggregate
+from tidegate.plan.time import Clocks, IngressCheck, TemporalFilter, Window, WindowAggregate
 
 __all__ = [
     "Aggregate",

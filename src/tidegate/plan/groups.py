@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -65,20 +66,8 @@ class UnionAll(Node):
         schema = tuple(replace(each, nullable=flag) for each, flag in zip(first.schema, nullable, strict=True))
         append_only = all(side.traits.append_only for side in self.sides)
         delayed = any(side.traits.delayed for side in self.sides)
-        self._derive(schema, Traits(None, append_only, watermarks, lost=self._lost(dict(watermarks)), delayed=delayed))
-
-    def _lost(self, watermarks: dict[str, Watermark]) -> LostWatermarks:
-        """Columns without a watermark for which some side has one, or lost it."""
-        lost: dict[str, str] = {}
-        for position, own in enumerate(self.sides[0].columns):
-            for number, side in enumerate(self.sides, start=1):
-                name = side.columns[position]
-                if own not in watermarks and side.traits.watermark(name) is None:
-                    why = dict(side.traits.lost).get(name)
-                    has = any(other.traits.watermark(other.columns[position]) for other in self.sides)
-                    if why is not None or has:
-                        lost.setdefault(own, why or f"side {number} of the union has none")
-        return tuple(lost.items())
+        lost = _lost_by_position(self.sides, dict(watermarks))
+        self._derive(schema, Traits(None, append_only, watermarks, lost=lost, delayed=delayed))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -104,11 +93,11 @@ class SetOp(Binary):
         own = left.traits.key
         key = own if own is not None or self.all else keys.of_rows(left.columns)
         grows = self.kind == "intersect" and left.traits.append_only and right.traits.append_only
-        sides = [_by_position(side) for side in (left, right)]
-        both = watermark.of_intersection(left.columns, sides)
-        watermarks = left.traits.watermarks if self.kind == "except" else both
+        # A new row of either side brings back, or takes away, one of any age that the other side has had for long.
+        watermarks = watermark.of_union(left.columns, [_by_position(side) for side in (left, right)])
+        lost = _lost_by_position((left, right), dict(watermarks))
         delayed = left.traits.delayed or right.traits.delayed
-        self._derive(left.schema, Traits(key, grows, watermarks, state.of_set_operation(), left.traits.lost, delayed))
+        self._derive(left.schema, Traits(key, grows, watermarks, state.of_set_operation(), lost, delayed))
 
 
 @dataclass(frozen=True)
@@ -156,3 +145,17 @@ class TopN(Unary):
 
 def _by_position(side: Node) -> dict[int, Watermark]:
     return {side.columns.index(column): each for column, each in side.traits.watermarks}
+
+
+def _lost_by_position(sides: Sequence[Node], watermarks: Mapping[str, Watermark]) -> LostWatermarks:
+    """Columns of a set operation without a watermark for which some side has one, or lost it."""
+    lost: dict[str, str] = {}
+    for position, own in enumerate(sides[0].columns):
+        for number, side in enumerate(sides, start=1):
+            name = side.columns[position]
+            if own not in watermarks and side.traits.watermark(name) is None:
+                why = dict(side.traits.lost).get(name)
+                has = any(other.traits.watermark(other.columns[position]) for other in sides)
+                if why is not None or has:
+                    lost.setdefault(own, why or f"side {number} of the set operation has none")
+    return tuple(lost.items())

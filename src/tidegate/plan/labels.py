@@ -8,7 +8,7 @@ from tidegate.core.durations import render_length, render_micros
 from tidegate.ir.joins import Comparison, KeyPair
 from tidegate.ir.specs import AggregateCall, Order
 from tidegate.ir.windows import WindowSpec
-from tidegate.plan import groups, joins, leaves, rows, time
+from tidegate.plan import gates, groups, joins, leaves, rows, time
 from tidegate.plan.leaves import Node
 
 
@@ -126,7 +126,7 @@ def _(node: time.WindowAggregate) -> str:
 
 
 @label.register
-def _(node: time.Gate) -> str:
+def _(node: gates.Gate) -> str:
     words = node.strategy.replace("_", " ")
     every = f" {render_micros(node.every)}" if node.every else ""
     until = " and ".join(

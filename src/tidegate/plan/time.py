@@ -1,4 +1,4 @@
-"""Nodes that depend on time: windows, gates, temporal filters and ingress checks."""
+"""Nodes that depend on time: windows, temporal filters and ingress checks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ class Window(Unary):
         session = self.window.kind == "session"
         several = WINDOW_KINDS[self.window.kind].overlapping
         key = below.key if below.key is None or not several else (*below.key, self.window.start, self.window.end)
-        watermarks = below.watermarks + edge_watermarks(below.watermark(self.window.time), self.window)
-        lost = ((self.window.start, _SESSION_START),) if session else ()
+        kept = () if session else below.watermarks
+        watermarks = kept + edge_watermarks(below.watermark(self.window.time), self.window)
+        lost = below.lost
+        if session:
+            lost += tuple((column, _SESSION_CHANGES) for column, _ in below.watermarks)
+            lost += ((self.window.start, _SESSION_START),)
         append_only = below.append_only and not session
         stored = state.of_sessions(self.partition) if session else state.NONE
-        self._derive(
-            (*self.input.schema, *edges),
-            Traits(key, append_only, watermarks, stored, below.lost + lost, below.delayed),
-        )
+        self._derive((*self.input.schema, *edges), Traits(key, append_only, watermarks, stored, lost, below.delayed))
 
 
 @dataclass(frozen=True)
@@ -73,41 +74,6 @@ class WindowAggregate(Unary):
     @property
     def watermark(self) -> Watermark | None:
         return self.input.traits.watermark(self.window.time)
-
-
-@dataclass(frozen=True)
-class Closing:
-    """A column of the rows at a gate with the watermarks it is compared with: a change is released when it is below (or
-    at, if `inclusive`) `release`, and is late when it is below `late`."""
-
-    column: str
-    release: Watermark
-    late: Watermark
-    inclusive: bool = False
-
-
-@dataclass(frozen=True)
-class Gate(Unary):
-    """Holds changes back until all of `closing` are passed, or (with `every`, in microseconds) until processing time
-    reaches a multiple of that. `corrects`: emitted rows may still be corrected. `lateness` is subtracted from its
-    watermarks, in microseconds."""
-
-    strategy: str
-    closing: tuple[Closing, ...]
-    every: int | None = None
-    corrects: bool = False
-    lateness: int = 0
-
-    def __post_init__(self) -> None:
-        self._require(tuple(each.column for each in self.closing), self.input)
-        below = self.input.traits
-        waits = self.every is None
-        watermarks: Watermarks = watermark.lag_all(below.watermarks, self.lateness) if waits else ()
-        lost = below.lost if waits else tuple((column, _BY_THE_CLOCK) for column, _ in below.watermarks)
-        self._derive(
-            self.input.schema,
-            Traits(below.key, waits and not self.corrects, watermarks, state.of_gate(), lost, True),
-        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +138,7 @@ class Clocks(Unary):
         self._derive((*self.input.schema, *added), replace(self.input.traits, clocks=self.names, state=state.NONE))
 
 
-_BY_THE_CLOCK = "EMIT EVERY lets rows go by the clock"
+_SESSION_CHANGES = "the rows of a session change until it closes"
 _SESSION_START = "a session may begin as far back as its rows reach"
 
 

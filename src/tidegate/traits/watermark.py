@@ -202,19 +202,9 @@ def lag_all(watermarks: Watermarks, micros: int) -> Watermarks:
 
 
 def of_union(columns: Sequence[str], sides: Sequence[Mapping[int, Watermark]]) -> Watermarks:
-    """A column of a union has a watermark if every side has one at its position: the least of them."""
+    """A column of a set operation has a watermark if every side has one at its position: the least of them."""
     shared = set.intersection(*(set(side) for side in sides))
     return tuple((columns[position], least([side[position] for side in sides])) for position in sorted(shared))
-
-
-def of_intersection(columns: Sequence[str], sides: Sequence[Mapping[int, Watermark]]) -> Watermarks:
-    """A row must be on every side, so the greatest watermark of any side holds."""
-    known = {
-        position: [side[position] for side in sides if position in side]
-        for position in range(len(columns))
-        if any(position in side for side in sides)
-    }
-    return tuple((columns[position], greatest(watermarks)) for position, watermarks in known.items())
 
 
 def walk(watermarks: Sequence[Watermark]) -> Iterator[Watermark]:

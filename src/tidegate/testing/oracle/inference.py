@@ -4,13 +4,13 @@ they pass through windows, groups, projections and unions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from tidegate.core.types import Type
 from tidegate.sql import call
-from tidegate.testing.oracle.amounts import INFINITE, Number
+from tidegate.testing.oracle.amounts import DAY, INFINITE, Number, Unknown
 from tidegate.testing.oracle.shapes import END, START, Windowed, group_keys
 
 Evaluate = Callable[[str, Mapping[str, tuple[Number, Type]]], Number | None]
@@ -135,16 +135,47 @@ def edge_watermarks(time: Watermark | None, windowed: Windowed, lateness: int) -
     return {START: edge(0), END: edge(1)}
 
 
+def held_watermarks(below: Watermarks, time: str, windowed: Windowed, lateness: int) -> Watermarks:
+    """The watermarks of rows that wait for the end of their window: their time may be as early as the start of the
+    earliest open window. What that says about other times, the oracle does not know."""
+    edges = edge_watermarks(below.get(time), windowed, lateness)
+    if START not in edges:
+        return edges
+    start, own = edges[START], below[time]
+
+    def at(moment: int, lag: int) -> Number | None:
+        value = start.at(moment, lag)
+        known = value is not None and value != INFINITE and own.kind.name == "date"
+        return int(value) // DAY * DAY if known and value is not None else value
+
+    return {**unclear(below), time: Watermark(at, own.kind, own.from_watermark_for), **edges}
+
+
+def unclear(watermarks: Watermarks) -> Watermarks:
+    """Watermarks whose values the oracle cannot tell."""
+
+    def at(moment: int, lag: int) -> Number | None:
+        raise Unknown("a column is held back together with others")
+
+    return {name: replace(watermark, at=at) for name, watermark in watermarks.items()}
+
+
 Columns = list[tuple[str, Watermark | None]]
 
 
 class Inference:
-    """Infers the watermarks of queries. `of` gives the watermarks of a relation, `time` the time column of a window."""
+    """Infers the watermarks of queries. `of` gives the watermarks of a relation, `time` the time column of a window.
+    `held`: the window without GROUP BY whose rows an EMIT delays to its end, if there is one."""
 
     def __init__(
-        self, of: Callable[[str], Watermarks], time: Callable[[Windowed], str], lateness: int, evaluate: Evaluate
+        self,
+        of: Callable[[str], Watermarks],
+        time: Callable[[Windowed], str],
+        lateness: int,
+        evaluate: Evaluate,
+        held: Windowed | None = None,
     ) -> None:
-        self._of, self._time, self._lateness, self._evaluate = of, time, lateness, evaluate
+        self._of, self._time, self._lateness, self._evaluate, self._held = of, time, lateness, evaluate, held
 
     def outputs(self, query: exp.Expr, windows: Iterable[Windowed], names: Sequence[str]) -> Watermarks:
         """The watermarks of the query's output columns, which are called `names`."""
@@ -162,7 +193,7 @@ class Inference:
     def _query(self, query: exp.Expr, tables: dict[str, Windowed]) -> Columns | None:
         if isinstance(query, exp.Subquery):
             return self._query(query.this, tables)
-        if isinstance(query, exp.Union):
+        if isinstance(query, exp.SetOperation):
             left, right = self._query(query.left, tables), self._query(query.right, tables)
             if left is None or right is None or len(left) != len(right):
                 return None
@@ -208,8 +239,12 @@ class Inference:
         origin = select.args.get("from_")
         windowed = self._windowed(select, tables)
         if windowed is not None:
-            below = self._of(windowed.relation)
-            return {**below, **edge_watermarks(below.get(self._time(windowed)), windowed, 0)}
+            below, time = self._of(windowed.relation), self._time(windowed)
+            if windowed == self._held:
+                return held_watermarks(below, time, windowed, self._lateness)
+            # A session takes its rows back until it closes, however old they are.
+            kept = {} if windowed.window.kind == "session" else below
+            return {**kept, **edge_watermarks(below.get(time), windowed, 0)}
         if origin is not None and isinstance(origin.this, exp.Subquery):
             columns = self._query(origin.this, tables) or ()
             return {name: watermark for name, watermark in columns if watermark is not None}

@@ -14,7 +14,7 @@ from tidegate.testing.oracle.amounts import Unknown
 from tidegate.testing.oracle.bags import Bag, Change, Row, from_arrow, to_arrow
 from tidegate.testing.oracle.batch import Job
 from tidegate.testing.oracle.emit import WAITING, Closing, Emit, EmitPolicy
-from tidegate.testing.oracle.inference import Evaluate, Inference, Watermarks, is_now, uses_now
+from tidegate.testing.oracle.inference import Evaluate, Inference, Watermarks, is_now, unclear, uses_now
 from tidegate.testing.oracle.inputs import InputSource
 from tidegate.testing.oracle.query import batch_sql, tree_sql
 from tidegate.testing.oracle.shapes import CLOSE, Shape, Windowed, shape_of
@@ -100,7 +100,14 @@ class ViewModel:
         if self._strategy() == "every":
             return {}
         kinds = {name.lower(): kind for name, kind in zip(self.names, self.kinds, strict=True)}
-        return self.lateness.raise_inferred(self._inferred(), kinds)
+        return self.lateness.raise_inferred(self._held_back(), kinds)
+
+    def _held_back(self) -> Watermarks:
+        """The watermarks of the emitted rows. Of rows that wait for several columns, the oracle knows none."""
+        inferred = self._inferred()
+        waits = self.emit.final is None and self._strategy() in WAITING and self.shape.core != "window"
+        closing = self._policy.closing if waits and self._policy is not None else ()
+        return unclear(inferred) if len(closing) > 1 else inferred
 
     def begin(self, clock: int) -> list[tuple[Windowing, Job]]:
         """The queries that the windows need answered about changed rows."""
@@ -205,11 +212,14 @@ class ViewModel:
         )
 
     def _make_policy(self, kinds: tuple[Type, ...]) -> EmitPolicy:
+        window = self.shape.window
+        held = window is not None and not window.grouped and self.emit.final is None and self._strategy() in WAITING
         strategy = self._strategy()
         closing = self._closing(kinds) if strategy in (*WAITING, "every") else ()
         if strategy == "every" and self.began_with_rows:
             raise Unknown("it began with rows, of which some may have been due before")
         if strategy in WAITING and not closing:
+            window if held else None,
             raise Unknown("it waits for a watermark that the oracle does not find")
         window = self.shape.window
         rejects_late = strategy in WAITING and (window is None or not window.grouped or self.emit.final is not None)
