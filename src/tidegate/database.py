@@ -145,7 +145,7 @@ class Database:
         self._runtime.load_tables()
         self._runtime.catch_up()
         if self._runtime.launch(release=self._runtime.inserts.head()):
-            self._runtime.spark.pipeline.idle()
+            self._runtime.spark.pipeline.idle_to_the_end()
         return self._report(before)
 
     @public
@@ -209,7 +209,7 @@ class Database:
             pipeline = self._runtime.spark.pipeline
             pipeline.idle()
             pipeline.clock.end()
-            pipeline.idle()
+            pipeline.idle_to_the_end()
         self.stop()
         return self._report(before)
 
@@ -290,7 +290,7 @@ class Database:
 
     @public
     def end_inputs(self) -> None:
-        """End all inputs: every watermark goes to infinity."""
+        """End all inputs after the rows of the next step: every watermark goes to infinity."""
         self._runtime.check_writable()
         self._runtime.spark.pipeline.clock.end()
 

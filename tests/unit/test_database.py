@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import tidegate
+from tests.servers.processes import wait_until
 from tidegate.database import runtime_of
 
 EVERY = """
@@ -56,6 +58,69 @@ def test_the_end_of_the_inputs_takes_effect_in_the_next_step(db: tidegate.Databa
     db.step()
     assert db.metrics()["watermarks"] == {"bids.ts": "infinity"}
     assert db.metrics()["waterlines"] == db.metrics()["watermarks"], "the former name"
+
+
+ENDING = """
+    CREATE SOURCE orders (id INT, ts TIMESTAMP, WATERMARK FOR ts);
+    CREATE SOURCE shipments (id INT, ts TIMESTAMP LATENESS INTERVAL '5' SECOND);
+    CREATE MATERIALIZED VIEW per_minute AS
+      SELECT window_start, COUNT(*) AS n FROM TUMBLE(orders, ts, INTERVAL '1' MINUTE) GROUP BY window_start;
+    CREATE MATERIALIZED VIEW shipped AS
+      SELECT o.id, s.ts FROM orders o LEFT JOIN shipments s
+      ON o.id = s.id AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' MINUTE;
+    CREATE MATERIALIZED VIEW all_shipments AS SELECT id, ts FROM shipments EMIT ON WINDOW CLOSE;
+"""
+"""A window, an interval join and LATENESS, none of which accepts a row once its input has ended."""
+
+
+def assert_all_came(database: tidegate.Database) -> None:
+    assert database.query("SELECT n FROM per_minute").rows() == [(2,)]
+    assert database.query("SELECT id, ts IS NULL FROM shipped ORDER BY id").rows() == [(1, False), (2, True)]
+    assert database.query("SELECT id FROM all_shipments").rows() == [(1,)]
+    assert database.query("SELECT relation FROM system.late_rows").rows() == []
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "restarted"])
+def test_rows_that_come_with_the_end_of_the_inputs_are_in_time(
+    spark: SparkSession, tmp_path: Path, again: bool
+) -> None:
+    with tidegate.connect(tmp_path / "data", spark=spark, clock="virtual") as database:
+        database.sql(ENDING)
+        database.insert("orders", [(1, NOON)])
+        database.end_inputs()
+        database.insert("orders", [(2, NOON)])
+        database.insert("shipments", [(1, NOON)])
+        if not again:
+            database.step()
+            assert_all_came(database)
+    with tidegate.connect(tmp_path / "data", spark=spark, clock="virtual") as database:
+        database.step()
+        assert_all_came(database)
+        database.insert("orders", [(3, NOON)])
+        database.step()
+        assert database.query("SELECT DISTINCT relation FROM system.late_rows").rows() == [("orders",)]
+
+
+def test_a_running_pipeline_reads_what_was_inserted_before_its_inputs_end(spark: SparkSession) -> None:
+    with tidegate.connect(spark=spark) as database:
+        database.sql(ENDING)
+        with database.running():
+            database.insert("orders", [(1, NOON), (2, NOON)])
+            database.insert("shipments", [(1, NOON)])
+            database.end_inputs()
+            wait_until(lambda: database.metrics()["watermarks"].get("orders.ts") == "infinity", "the end")
+        database.step()
+        assert_all_came(database)
+
+
+def test_the_inputs_of_a_pipeline_without_views_end_at_once(spark: SparkSession) -> None:
+    with tidegate.connect(spark=spark, clock="virtual") as database:
+        database.end_inputs()
+        database.step()
+        database.sql(ENDING)
+        database.insert("orders", [(1, NOON)])
+        database.step()
+        assert database.query("SELECT DISTINCT relation FROM system.late_rows").rows() == [("orders",)]
 
 
 def test_payloads_of_events_may_be_dicts(db: tidegate.Database) -> None:

@@ -26,12 +26,13 @@ from tidegate.spark.late_tables import LateTables
 from tidegate.spark.level import StateSource
 from tidegate.spark.lowering import Lowering
 from tidegate.spark.migration import migrate
-from tidegate.spark.processing_clock import ProcessingClock
+from tidegate.spark.processing_clock import ProcessingClock, is_ending
 from tidegate.spark.recorder import Late, Recorder
 from tidegate.spark.succession import Succession
 from tidegate.spark.timer import ClockTimer
 from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import InputProgress
+from tidegate.storage.checkpoint import NO_OFFSET
 from tidegate.storage.folder import Folder, Settings
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.state import StateObjects
@@ -108,6 +109,7 @@ class Pipeline:
         self.clock.release(release)
         if definition is None:
             self._skip(self._inserts.head())
+            self.clock.finish_end()
         else:
             self._start(definition)
 
@@ -135,6 +137,12 @@ class Pipeline:
                 return
             except StreamingQueryException as failure:
                 self._failed(failure, last=attempt == STARTS - 1)
+
+    def idle_to_the_end(self) -> None:
+        """Block as `idle` does, and then let the inputs end if they are to."""
+        self.idle()
+        if self.clock.finish_end():
+            self.idle()
 
     def progress(self) -> list[StreamingQueryProgress]:
         """Spark's own reports of the recent micro-batches."""
@@ -275,7 +283,7 @@ class Pipeline:
         tracker = WatermarkTracker(self._spark, generation.circuit, progress, definition.idle, sharded)
         with self.clock.lock:
             self.clock.tracker = tracker
-            if self.clock.read().get("ended") and not progress.ending:
+            if self.clock.read()["ended"] is True and not progress.ending:
                 tracker.end()
             tracker.tick(self.clock.read().get("lines", {}), now)
             self.clock.publish()
@@ -294,9 +302,20 @@ class Pipeline:
         self._late_tables.insert(self._launched[0].circuit, step, late)
         self._forget_generations(self._launched[0].number)
         self.clock.publish()
+        self._finish_end(self._launched[0])
         self._on_step(step)
         if self._timer is not None:
             self._timer.reschedule()
+
+    def _finish_end(self, generation: Generation) -> None:
+        """In a pipeline that follows its inputs: end them after the step that has read all that came before the end."""
+        clock = self.clock.read()
+        if not is_ending(clock) or clock["released"] is not None:
+            return
+        assert self._recorder is not None
+        feed = self._generations.checkpoint(generation.number).batch(self._recorder.batch).offsets[0]
+        start = generation.start if feed == NO_OFFSET else feed_offset(feed)
+        self.clock.finish_end(int(start["entry"]))
 
     def _forget_generations(self, number: int) -> None:
         """Remove earlier generations once the present one has committed a batch."""

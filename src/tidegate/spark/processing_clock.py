@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,20 @@ class ProcessingClock:
             self._apply({**self.read(), "next": time_us})
 
     def end(self) -> None:
-        """End all inputs: every watermark goes to infinity."""
+        """End all inputs after the rows that were given so far: then every watermark goes to infinity."""
+        with self.lock:
+            if self.read()["ended"] is not True:
+                self._apply({**self.read(), "ended": self._inserts.head()})
+
+    def finish_end(self, read: int | None = None) -> bool:
+        """Let the end take effect if all rows before it are processed: those of `read` entries of the insert log, or
+        (None) all. True if it does."""
         with self.lock:
             clock = self.read()
-            self._apply({**clock, "ended": True, "next": clock.get("next", clock["time"])})
+            if not is_ending(clock) or (read is not None and read < clock["ended"]):
+                return False
+            self._write(self._tick({**clock, "ended": True}))
+            return True
 
     def _apply(self, clock: dict[str, Any]) -> None:
         """Let a change of the clock take effect at once, or with the rows of the next release."""
@@ -47,7 +58,7 @@ class ProcessingClock:
             now = time.time_ns() // 1000 if self._wall else clock.get("next", clock["time"])
             unread = self._unread()
         if self.tracker is not None:
-            if clock.get("ended") and not self.tracker.progress.ending:
+            if clock.get("ended") is True and not self.tracker.progress.ending:
                 self.tracker.end()
             watermarks = self.tracker.tick(watermarks, now, unread)
         others = {name: value for name, value in clock.items() if name != "next"}
@@ -91,3 +102,8 @@ class ProcessingClock:
 
     def _write(self, clock: dict[str, Any]) -> None:
         write_clock(self._path.parent, clock)
+
+
+def is_ending(clock: Mapping[str, Any]) -> bool:
+    """True if the inputs are to end, but rows that come before their end may not be processed yet."""
+    return not isinstance(clock["ended"], bool)

@@ -17,14 +17,14 @@ NAME = "clock.json"
 class ClockRecord:
     """`tick` counts the moves of the clock; `time` is the processing time in microseconds, `next` the one that is set
     for the next tick; `released` the number of entries of the insert log that may be read (None: all); `lines` the
-    watermarks by name; `ended`: no more rows will come."""
+    watermarks by name; `ended`: no more rows will come (True), or none after this many entries of the insert log."""
 
     tick: int
     time: int
     released: int | None
     lines: Mapping[str, int | float | str | None] = field(default_factory=dict)
     next: int | None = None
-    ended: bool = False
+    ended: bool | int = False
 
 
 START = ClockRecord(tick=0, time=0, released=0)
