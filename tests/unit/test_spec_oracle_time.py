@@ -213,3 +213,19 @@ def test_unanswerable_views_have_a_reason(world):
     assert "over a subquery" in pipeline.oracle.unanswerable("b")
     assert "NOW()" in pipeline.oracle.unanswerable("c")
     assert "not maintained" in pipeline.oracle.unanswerable("d")
+    assert pipeline["e"] == [], "it waits for its windows"
+
+
+def test_rows_are_in_time_until_one_of_their_input_is_below_its_watermark(world):
+    views = world(SOURCE, f"CREATE MATERIALIZED VIEW v AS {SUMS}")
+
+    def in_time(*moments):
+        views.step(*((None, 1, at) for at in moments))
+        return views.oracle.in_time("v", views.oracle.take_disordered())
+
+    assert in_time(10, 1)
+    assert in_time(5)
+    assert not in_time(20, 4)
+    assert in_time(15)
+    views.execute("LATENESS v.w INTERVAL '1' SECOND")
+    assert not views.oracle.in_time("v", set()), "rows can be late there that were in time before"

@@ -94,8 +94,10 @@ class _Maker:
         query: Query | WindowSelect
         if known.time is None or choice < 0.08:
             query, tail, time = self._plain(source)
-        elif choice < 0.7:
+        elif choice < 0.6:
             query, tail, time = self._windowed(source, known.time)
+        elif choice < 0.72:
+            query, tail, time = self._in_windows(source, known.time)
         elif choice < 0.85:
             query, tail, time = self._projected(source, known.time)
         else:
@@ -122,6 +124,20 @@ class _Maker:
         )
         lost = any("EVERY" in part for part in tail)
         return query, tail, None if lost else "we"
+
+    def _in_windows(self, source: str, time: str) -> tuple[WindowSelect, tuple[str, ...], str | None]:
+        """Every row with its window; what reads it goes by the window's end or by the row's own time."""
+        fields = self.known[source].fields
+        window = random_window(self.random)
+        others = [field for field in fields if field.name != time and field.type in PLAIN]
+        edges = [Item("window_start", Field("ws", "timestamp")), Item("window_end", Field("we", "timestamp"))]
+        items = [*edges, Item(time, Field("pt", "timestamp"))]
+        items += [scalar(self.random, others, "c0")] if others else []
+        where = condition(self.random, others) if others and self.random.random() < 0.3 else None
+        tail = self._tail(windowed=False) if self.random.random() < 0.7 else ()
+        spelling = self.random.choice(SPELLINGS[:2])
+        query = WindowSelect(source, time, window, spelling, tuple(items), where=where, grouped=False)
+        return query, tail, "we" if window.kind == "session" else self.random.choice(("we", "pt", "pt"))
 
     def _aggregates(self, fields: Sequence[Field]) -> list[Item]:
         return [aggregate(self.random, fields, f"a{index}") for index in range(self.random.randint(1, 2))]

@@ -47,7 +47,8 @@ def random_window(random: Random) -> Window:
 
 @dataclass(frozen=True)
 class WindowSelect:
-    """SELECT items FROM source GROUP BY a window and keys. Items named `ws` and `we` are the window's edges."""
+    """SELECT items FROM source GROUP BY a window and keys, or (not `grouped`) of every row with its window. Items named
+    `ws` and `we` are the window's edges."""
 
     source: str
     time: str
@@ -57,6 +58,7 @@ class WindowSelect:
     keys: tuple[str, ...] = ()
     where: str | None = None
     having: str | None = None
+    grouped: bool = True
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -76,7 +78,7 @@ class WindowSelect:
         items = ", ".join(f"{self._edge(item.sql)} AS {item.field.name}" for item in self.items)
         words = [f"SELECT {items} FROM {origin}"]
         words += [f"WHERE {self.where}"] if self.where else []
-        words.append(f"GROUP BY {', '.join([group, *self.keys])}")
+        words += [f"GROUP BY {', '.join([group, *self.keys])}"] if self.grouped else []
         words += [f"HAVING {self.having}"] if self.having else []
         return " ".join(words)
 

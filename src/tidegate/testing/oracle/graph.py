@@ -88,6 +88,11 @@ class Graph:
         view = self.views.get(name)
         return [] if view is None else [each for below in view.reads for each in self.inputs_of(below)]
 
+    def declares_lateness(self, name: str) -> bool:
+        """True if a view, or one below it, has LATENESS of its own."""
+        view = self.views.get(name)
+        return name in self._lateness or (view is not None and any(map(self.declares_lateness, view.reads)))
+
     def _make(self, view: View, starts: dict[str, int], clock: int) -> ViewModel:
         sources: dict[str, Source] = {}
         for name in view.reads:

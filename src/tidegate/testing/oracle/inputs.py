@@ -31,8 +31,8 @@ class InputRow:
 class Input:
     """A source or a table. `rows` are its current rows (of a source: all rows ever), oldest first.
 
-    `changes` are those of the last micro-batch, `late` all rows that were late on entry. `unknown` is the reason why
-    the oracle cannot compute the content."""
+    `changes` are those of the last micro-batch, `late` all rows that were late on entry. `disorder`: a change has been
+    below a watermark of the relation. `unknown` is the reason why the oracle cannot compute the content."""
 
     name: str
     columns: Schema
@@ -45,6 +45,7 @@ class Input:
     held_back: list[InputRow] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
+    disorder: bool = False
     unknown: str | None = None
 
     @cached_property
@@ -63,9 +64,10 @@ class Input:
         were none."""
         written, self.pending = self.pending, []
         self.changes = []
-        arrived = self._release(written)
+        arrived, late = self._release(written), len(self.late)
         for row in arrived:
             self._apply(row)
+        self.disorder |= len(self.late) > late or any(self.time.passed(row) for row, _ in self.changes)
         # The watermark of a keyed table sees only the last row of each key in a micro-batch.
         changes = consolidate(self.changes, self.kinds) if self.key else self.changes
         self.time.observe([row for row, weight in changes if weight > 0], clock, bool(arrived))

@@ -169,6 +169,19 @@ class Oracle:
         """The answer of an ad-hoc query over the current content of relations."""
         self._catch_up()
         tables = {
+    def take_disordered(self) -> set[str]:
+        """The inputs of which a row was below a watermark since the last call."""
+        disordered = {name for name, relation in self.inputs.items() if relation.disorder}
+        for relation in self.inputs.values():
+            relation.disorder = False
+        return disordered
+
+    def in_time(self, name: str, disordered: set[str]) -> bool:
+        """True if no row of a relation can be late, since those of its inputs are all in time. Events get their time
+        from the views that read them, and LATENESS of a view makes rows late that were in time at its inputs."""
+        inputs = {each.name.lower() for each in self._graph.inputs_of(name.lower())}
+        return bool(inputs) and not inputs & {*disordered, BUS} and not self._graph.declares_lateness(name.lower())
+
             name: (self._current(name) if name in self._graph.models else self._graph.source(name, 0)).table()
             for name in names
         }

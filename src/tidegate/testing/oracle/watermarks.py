@@ -88,6 +88,10 @@ class InputTime:
         """True if a row is late on entry: below the watermark of any LATENESS column."""
         return any(each.rejects_late and each.passed(row[each.column]) for each in self.watermarks)
 
+    def passed(self, row: tuple[Any, ...]) -> bool:
+        """True if a row is below any watermark."""
+        return any(each.passed(row[each.column]) for each in self.watermarks)
+
     def observe(self, rows: list[tuple[Any, ...]], clock: int, busy: bool = True) -> None:
         """Raise the watermarks by the rows accepted in a step. `busy`: rows arrived, late or not."""
         for row in rows:

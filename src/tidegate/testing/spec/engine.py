@@ -71,6 +71,11 @@ class Engine:
         """What the view emitted in these micro-batches."""
         return list(self.db.changes(view, from_step=steps.start, to_step=steps.stop - 1)) if steps else []
 
+    def late(self, steps: range) -> list[tuple[str, str | None]]:
+        """The relation of each row that was late in these micro-batches, and the view that dropped it."""
+        log = runtime_of(self.db).log
+        return [(row.relation or row.view or "", row.view) for step in steps for row in log.late(log.header(step))]
+
     def ask(self, query: str) -> tuple[tuple[Type, ...], list[tuple[Any, ...]]]:
         """The types and rows of an ad-hoc query, or of a statement that answers with rows."""
         table = self.db.sql(query).arrow()

@@ -97,6 +97,17 @@ class Law:
         """The maintained views whose content is not the batch answer."""
         return [broken for name in self._views for broken in self._compare_with_batch(name)]
 
+    def wrongly_late(self, steps: range) -> list[Broken]:
+        """The relations of which rows were dropped as late in a step in which every row was in time at its input."""
+        disordered = self._oracle.take_disordered()
+        known = self._oracle.views.keys() | self._oracle.inputs.keys()
+        late = Counter((relation, view) for relation, view in self._engine.late(steps) if relation.lower() in known)
+        return [
+            (view or relation, f"{count} rows of {relation} were late that were in time at its inputs", ())
+            for (relation, view), count in late.items()
+            if self._oracle.in_time(relation, disordered)
+        ]
+
     def _compare_with_batch(self, name: str) -> list[Broken]:
         if name not in self._oracle.views or self._oracle.unanswerable(name) is not None:
             return []

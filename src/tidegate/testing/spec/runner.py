@@ -131,6 +131,7 @@ class Runner:
         """Record what the views emitted in a step, and compare them with the oracle."""
         with self._guarded(item):
             self.outcome.emissions.append((item, self.law.step(steps)))
+            self._record(item, self.law.wrongly_late(steps))
             if self._checks_law:
                 self._record(item, self.law.broken())
 
