@@ -206,7 +206,8 @@ def test_unanswerable_views_have_a_reason(world):
         " TUMBLE((SELECT * FROM s), ts, INTERVAL '10' SECOND) GROUP BY window_start",
         "CREATE MATERIALIZED VIEW b AS SELECT n FROM a",
         "CREATE MATERIALIZED VIEW c AS SELECT NOW() AS n FROM s",
-        f"CREATE VIEW d AS {SUMS}",
+        "CREATE VIEW d AS SELECT k FROM s WHERE ts > NOW() - INTERVAL '1' DAY",
+        f"CREATE VIEW e AS {SUMS}",
     )
     pipeline.step(("a", 1, 1))
     assert "over a subquery" in pipeline.oracle.unanswerable("a")

@@ -33,7 +33,8 @@ from tidegate.traits import kind as kinds
 class CompiledView:
     """A view that can be maintained. `bound` is the plan as written, `plan` the rewritten one, which runs; its columns
     are `columns` followed by `hidden`, parts of its key that were not selected. `output` is the plan of what it emits
-    if that differs, `late_to` the table that receives its late rows."""
+    if that differs, `late_to` the table that receives its late rows. `over_delayed`: it reads rows of a view that
+    queries of that view do not see yet."""
 
     name: str
     columns: Schema
@@ -47,6 +48,7 @@ class CompiledView:
     warnings: tuple[Warning_, ...] = ()
     output: Node | None = None
     late_to: str | None = None
+    over_delayed: bool = False
 
     @property
     def append_only(self) -> bool:
@@ -97,6 +99,7 @@ def compile_query(
         warnings=bound.warnings,
         output=output,
         late_to=bound.late_to,
+        over_delayed=any(catalog.get(each.name).option("emit_final") for each in walk(plan) if isinstance(each, View)),
     )
 
 
@@ -111,7 +114,10 @@ def compile_sink(statement: CreateSink, catalog: Catalog, analyzer: Analyzer) ->
 
 
 def view_entry(statement: CreateView, view: CompiledView, times: tuple[TimeNote, ...] = ()) -> Relation:
-    """The catalog's entry for a view. One over the event bus is always maintained: its results return to the bus."""
+    """The catalog's entry for a view. One over the event bus is always maintained, since its results return to the bus,
+    and so is one whose rows leave by rules of its own: a query sees what has left."""
+    delays = view.emit is not None or view.output is not None or view.late_to is not None or bool(times)
+    maintained = statement.materialized or BUS in view.dependencies or delays or view.over_delayed
     return Relation(
         name=statement.name.text,
         kind="view",
@@ -121,7 +127,7 @@ def view_entry(statement: CreateView, view: CompiledView, times: tuple[TimeNote,
         options=accept(statement.options, "view"),
         times=times,
         emit=view.emit,
-        materialized=statement.materialized or BUS in view.dependencies,
+        materialized=maintained,
         dependencies=view.dependencies,
         changes=view.kind,
         key=view.key,

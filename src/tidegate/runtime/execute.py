@@ -269,6 +269,9 @@ class StatementExecutor:
             return Result(warnings=(errors.warning("LATENESS_VIEW_NOT_FOUND", name=name, span=statement.view.span),))
         others = tuple(each for each in view.times if each.column != note.column)
         catalog = self._catalog.value.replace(replace(view, times=(*others, note)))
+        if not view.stored:
+            # It is maintained from now on.
+            self._ledger.created(view.name, self._log.last(), self._inserts.head())
         self._catalog.replace(compile.recompile(catalog, self._spark.analyzer))
         return Result(message=f"rows of {view.name} are late below the largest {note.column} less {note.sql}")
 

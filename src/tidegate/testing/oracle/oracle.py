@@ -4,7 +4,7 @@ its EMIT has released."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.catalog.bus import BUS, EVENTS, is_bus
@@ -72,8 +72,14 @@ class Oracle:
             emit = emit_of(query, final, early_fire(self.settings))
         except Unknown:
             emit = Emit("unknown")
-        view = View(name.lower(), query, materialized, reads(query), emit, aliases)
+        delays = emit.strategy is not None or final is not None or query.late_data_to is not None
+        maintained = materialized or delays or self._graph.declares_lateness(name.lower())
+        view = View(name.lower(), query, maintained, reads(query), emit, aliases)
         model = self._graph.add_view(view, self.clock)
+        if not maintained and model.windows:
+            self._catch_up()
+            if model.waits:
+                model = self._graph.add_view(replace(view, materialized=True), self.clock)
         if model.timed and model.began_with_rows:
             self._catch_up()
 
@@ -102,6 +108,9 @@ class Oracle:
         """`LATENESS view.column delay`."""
         self._drain()
         self._graph.declare_lateness(view.lower(), column.lower(), delay)
+        plain = self.views.get(view.lower())
+        if plain is not None and not plain.materialized:
+            self._graph.add_view(replace(plain, materialized=True), self.clock)
 
     def set_unknown(self, view: str, reason: str) -> None:
         """Do not check a view from now on."""
@@ -160,15 +169,6 @@ class Oracle:
             return model.unknown
         return self.unanswerable(name)
 
-    def answer(self, name: str) -> Answer:
-        """What the view must contain now."""
-        model = self._current(name.lower())
-        return _answer(model.content(), model.kinds)
-
-    def select(self, sql: str, names: Sequence[str]) -> Answer:
-        """The answer of an ad-hoc query over the current content of relations."""
-        self._catch_up()
-        tables = {
     def take_disordered(self) -> set[str]:
         """The inputs of which a row was below a watermark since the last call."""
         disordered = {name for name, relation in self.inputs.items() if relation.disorder}
@@ -182,6 +182,15 @@ class Oracle:
         inputs = {each.name.lower() for each in self._graph.inputs_of(name.lower())}
         return bool(inputs) and not inputs & {*disordered, BUS} and not self._graph.declares_lateness(name.lower())
 
+    def answer(self, name: str) -> Answer:
+        """What the view must contain now."""
+        model = self._current(name.lower())
+        return _answer(model.content(), model.kinds)
+
+    def select(self, sql: str, names: Sequence[str]) -> Answer:
+        """The answer of an ad-hoc query over the current content of relations."""
+        self._catch_up()
+        tables = {
             name: (self._current(name) if name in self._graph.models else self._graph.source(name, 0)).table()
             for name in names
         }

@@ -84,6 +84,14 @@ class ViewModel:
         waits = self.emit.final is not None or self.emit.strategy in (*WAITING, "every")
         return self.unknown is not None or bool(self.windows) or self._now or waits
 
+    @property
+    def waits(self) -> bool:
+        """True if rows leave later than they come, by its EMIT or because it has none."""
+        try:
+            return self.unknown is None and self._strategy() != "changes"
+        except Unknown:
+            return False
+
     def rows(self) -> list[Row]:
         return self._readable.rows() if self._readable is not None else []
 
@@ -204,22 +212,22 @@ class ViewModel:
 
     def _inference(self) -> Inference:
         windowings = {each.windowed.table: each for each in self.windows}
+        window = self.shape.window
+        held = window is not None and not window.grouped and self.emit.final is None and self._strategy() in WAITING
         return Inference(
             lambda name: self.sources[name].watermarks() if name in self.sources else {},
             lambda windowed: windowings[windowed.table].time,
             self.emit.lateness,
             self._evaluate,
+            window if held else None,
         )
 
     def _make_policy(self, kinds: tuple[Type, ...]) -> EmitPolicy:
-        window = self.shape.window
-        held = window is not None and not window.grouped and self.emit.final is None and self._strategy() in WAITING
         strategy = self._strategy()
         closing = self._closing(kinds) if strategy in (*WAITING, "every") else ()
         if strategy == "every" and self.began_with_rows:
             raise Unknown("it began with rows, of which some may have been due before")
         if strategy in WAITING and not closing:
-            window if held else None,
             raise Unknown("it waits for a watermark that the oracle does not find")
         window = self.shape.window
         rejects_late = strategy in WAITING and (window is None or not window.grouped or self.emit.final is not None)
