@@ -101,13 +101,21 @@ def test_rows_that_come_with_the_end_of_the_inputs_are_in_time(
         assert database.query("SELECT DISTINCT relation FROM system.late_rows").rows() == [("orders",)]
 
 
-def test_a_running_pipeline_reads_what_was_inserted_before_its_inputs_end(spark: SparkSession) -> None:
+@pytest.mark.parametrize("running", [True, False], ids=["", "and starts later"])
+def test_a_running_pipeline_reads_what_was_inserted_before_its_inputs_end(spark: SparkSession, running: bool) -> None:
     with tidegate.connect(spark=spark) as database:
         database.sql(ENDING)
-        with database.running():
+        if not running:
             database.insert("orders", [(1, NOON), (2, NOON)])
+            database.step()
             database.insert("shipments", [(1, NOON)])
+            database.step()
             database.end_inputs()
+        with database.running():
+            if running:
+                database.insert("orders", [(1, NOON), (2, NOON)])
+                database.insert("shipments", [(1, NOON)])
+                database.end_inputs()
             wait_until(lambda: database.metrics()["watermarks"].get("orders.ts") == "infinity", "the end")
         database.step()
         assert_all_came(database)

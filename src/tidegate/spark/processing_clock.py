@@ -82,9 +82,10 @@ class ProcessingClock:
         entries as they come."""
         with self.lock:
             clock = self.read()
-            if "next" in clock or clock.get("released") != entries:
+            moves = "next" in clock or (entries is None and is_ending(clock))
+            if moves or clock.get("released") != entries:
                 released = {**clock, "released": entries}
-                self._write(self._tick(released) if "next" in clock else released)
+                self._write(self._tick(released) if moves else released)
 
     def release_own(self) -> None:
         """Release entries that the pipeline itself has appended: they belong to the present step."""
