@@ -62,6 +62,13 @@ class WatermarkTracker:
             for watermark in self._event_watermarks()
             if observed_name(watermark.relation, watermark.column) in stats["seen"]
         ]
+        active += [
+            watermark.relation
+            for watermark in walk(self._circuit.watermarks)
+            if isinstance(watermark, DeclaredWatermark)
+            and watermark.relation != BUS
+            and observed_name(watermark.relation, watermark.column) in advanced
+        ]
         observed = InputProgress().after(stats["seen"], {}, (), 0).after(held_back, {}, (), 0).seen
         self.progress = self.progress.after(observed, advanced, active, clock.time_us)
         for relation, partitions in shards.items():

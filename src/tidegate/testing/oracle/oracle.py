@@ -207,7 +207,7 @@ class Oracle:
     def _apply_advances(self) -> None:
         for name, column, value in self._advances:
             relation = self.inputs[name]
-            relation.time.advance(relation.index(column), value)
+            relation.time.advance(relation.index(column), value, self.clock)
         self._advances = []
 
     def _run_micro_batch(self, raise_watermarks: Callable[[], object]) -> None:

@@ -99,17 +99,22 @@ class InputTime:
                 if not self._too_far_ahead(each, row[each.column], clock):
                     each.observe(row[each.column])
         if busy:
-            self.idle_since = clock
-            values = enumerate(each.value for each in self.watermarks)
-            self._when_idle = {index: value for index, value in values if value is not None}
+            self._wait_from(clock)
 
-    def advance(self, column: int, value: Any) -> None:
+    def _wait_from(self, clock: int) -> None:
+        """The waiting for `idle_timeout` begins anew."""
+        self.idle_since = clock
+        values = enumerate(each.value for each in self.watermarks)
+        self._when_idle = {index: value for index, value in values if value is not None}
+
+    def advance(self, column: int, value: Any, clock: int) -> None:
         for each in self.watermarks:
             if each.column == column and (axis := number(value, each.kind)) is not None:
                 each.raise_to(axis)
         for hold_back in self.hold_backs:
             if hold_back.column == column:
                 hold_back.observe(value)
+        self._wait_from(clock)
 
     def end(self) -> None:
         for each in self.watermarks:
