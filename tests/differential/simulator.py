@@ -1,0 +1,188 @@
+"""Runs a pipeline step by step and says what every relation contains, what was late, and what the watermarks are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tests.differential.groups import Grouped
+from tests.differential.inputs import InputState, Late, Marks, Relation, Rows
+from tests.differential.joins import Joined
+from tests.differential.marks import END, START, Mark, is_below, latest, mapped
+from tests.differential.pipeline import WAITING, Beat, Change, Group, Join, Pipeline, Select, Step, Union, View
+from tests.differential.queries import Entry, LateRows, Query
+from tests.differential.rows import Selected, United
+
+CLOCK = 1577836800
+"""Where a virtual clock begins: 2020-01-01."""
+MOST_LAG = 80
+"""More than views on each other can allow."""
+LateCounts = Counter[tuple[str, str | None, str]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """After a step: rows by relation; how many rows were late so far, by relation, view and op; the watermarks."""
+
+    contents: dict[str, Rows]
+    late: LateCounts
+    marks: dict[str, dict[str, Mark]]
+
+
+class ViewMarks(Marks):
+    """The watermarks of a view follow from those of its sources, and never go back."""
+
+    def __init__(self, view: View, query: Query, declared: dict[str, Mark], earlier: Marks) -> None:
+        self._lagging: dict[int, dict[str, Mark]] = {}
+        for lag in range(0, MOST_LAG + 1, 5):
+            marks = {} if view.emit == "EVERY" else query.marks("now", lag)
+            for column, mark in declared.items():
+                marks[column] = latest(marks.get(column), mapped(mark, lambda at, lag=lag: at - lag))
+            self._lagging[lag] = {column: latest(earlier.of(column, lag), mark) for column, mark in marks.items()}
+        super().__init__(self._lagging[0])
+
+    def of(self, column: str, lag: int = 0) -> Mark:
+        return self._lagging[min(lag, MOST_LAG)].get(column)
+
+
+class ViewState(Relation):
+    def __init__(self, view: View, relations: dict[str, Relation]) -> None:
+        self.view = view
+        self.query = _query(view, relations)
+        super().__init__(view.name, self.query.columns)
+        self._shown: Counter[Entry] = Counter()
+        self._true: Counter[Entry] = Counter()
+        self._emitted: Rows = Counter()
+        self._declared: dict[str, Mark] = dict.fromkeys(view.lateness, START)
+        self._watch()
+
+    @property
+    def key(self) -> tuple[int, ...] | None:
+        return self.query.key
+
+    def run(self, deltas: dict[str, Rows], clock: int, earlier: int) -> tuple[Rows, LateRows]:
+        """The change of the content, and the late rows by the relation that they came from."""
+        self.before = self.now
+        late = self.query.accept(deltas, clock)
+        true = self.query.entries(clock)
+        self._shown = self._visible(true, clock, earlier)
+        self._true = true
+        emitted: Rows = Counter()
+        for entry, weight in self._shown.items():
+            emitted[entry.row] += weight
+        delta = Counter(emitted)
+        delta.subtract(self._emitted)
+        self._emitted = emitted
+        delta = self._in_time(Counter({row: weight for row, weight in delta.items() if weight}), late)
+        self.content.update(delta)
+        self._watch()
+        return delta, late
+
+    def _visible(self, true: Counter[Entry], clock: int, earlier: int) -> Counter[Entry]:
+        now, before = self.query.closing("now"), self.query.closing("before")
+        if self.view.emit in WAITING:
+            if self.view.emit == "ON WINDOW CLOSE":
+                now = self.query.closing("now", self.view.allowed)
+            return Counter({entry: weight for entry, weight in true.items() if entry.closed(now)})
+        if self.view.emit != "EVERY":
+            return true
+        every = self.view.every
+        if clock // every > earlier // every:
+            return true
+        shown = self._shown
+        closing = {entry.key for entry in true if entry.closed(now) and not entry.closed(before)}
+        kept = {entry: weight for entry, weight in shown.items() if entry.key not in closing}
+        return Counter(kept | {entry: weight for entry, weight in true.items() if entry.key in closing})
+
+    def _in_time(self, delta: Rows, late: LateRows) -> Rows:
+        """Without the changes below a declared LATENESS, which are late."""
+        taken: Rows = Counter()
+        for row, weight in delta.items():
+            record = self.record(row)
+            if any(is_below(record[column], self.before.of(column)) for column in self._declared):  # type: ignore[arg-type]
+                late.setdefault(self.name, []).append((row, weight))
+                continue
+            taken[row] = weight
+            for column, delay in self.view.lateness.items():
+                value = record[column]
+                if isinstance(value, int) and weight > 0:
+                    self._declared[column] = latest(self._declared[column], value - delay)
+        return taken
+
+    def end(self) -> None:
+        """After the end of the inputs, declared watermarks are at infinity, too."""
+        self._declared = dict.fromkeys(self._declared, END)
+
+    def _watch(self) -> None:
+        self.now = ViewMarks(self.view, self.query, dict(self._declared), self.now)
+
+
+class Simulator:
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._clock = self._earlier = CLOCK
+        self._inputs = {one.name: InputState(one, CLOCK) for one in pipeline.inputs}
+        self.relations: dict[str, Relation] = dict(self._inputs)
+        self.views: dict[str, ViewState] = {}
+        for view in pipeline.views:
+            self.views[view.name] = self.relations[view.name] = ViewState(view, self.relations)
+        self._late: LateCounts = Counter()
+
+    def step(self, step: Step, beat: Beat) -> Outcome:
+        self._clock += beat.clock
+        changes = list(step.changes)
+        first = True
+        while first or changes:
+            changes = self._pass(changes, step.advances if first else (), beat.end and first)
+            first = False
+        contents = {name: +Counter(relation.content) for name, relation in self.relations.items()}
+        return Outcome(contents, Counter(self._late), {name: one.now.plain for name, one in self.relations.items()})
+
+    def _pass(self, changes: list[Change], advances: tuple[tuple[str, str, int], ...], end: bool) -> list[Change]:
+        """One pass over all relations; returns the late rows that go into tables in the next one."""
+        deltas: dict[str, Rows] = {}
+        for name, one in self._inputs.items():
+            if end:
+                one.end()
+            deltas[name], late = one.take([change for change in changes if change.relation == name], self._clock)
+            self._record(name, None, late)
+            for relation, column, value in advances:
+                if relation == name:
+                    one.heartbeat(column, value, self._clock)
+            one.watch(self._clock)
+        following = []
+        for name, view in self.views.items():
+            if end:
+                view.end()
+            deltas[name], late_by_source = view.run(deltas, self._clock, self._earlier)
+            for source, rows in late_by_source.items():
+                self._record(source, None if source == name else name, rows)
+                if view.view.late_to:
+                    following += [
+                        Change(view.view.late_to, "INSERT", row) for row, weight in rows for _ in range(weight)
+                    ]
+        self._earlier = self._clock
+        return following
+
+    def _record(self, relation: str, view: str | None, rows: list[Late]) -> None:
+        for _, weight in rows:
+            self._late[relation, view, "+I" if weight > 0 else "-D"] += abs(weight)
+
+
+def _query(view: View, relations: dict[str, Relation]) -> Query:
+    query = view.query
+    sources = [relations[name] for name in query.sources]
+    match query:
+        case Select():
+            return Selected(view, sources[0], _key_of(sources[0]))
+        case Group():
+            return Grouped(view, sources[0])
+        case Union():
+            return United(query, sources)
+        case Join():
+            return Joined(query, *sources)
+
+
+def _key_of(relation: Relation) -> tuple[int, ...] | None:
+    if isinstance(relation, ViewState):
+        return relation.key
+    return (0,) if isinstance(relation, InputState) and relation.keyed else None
