@@ -161,7 +161,8 @@ class Database:
 
     @public
     def refresh(self, table: str) -> None:
-        """Read a table with `refresh = 'manual'` again; the next step contains it."""
+        """Read a table with `refresh = 'manual'` again, or the files of a source or table that could not be read; the
+        next step contains them."""
         self._runtime.check_writable()
         self._runtime.tables.refresh(table)
 

@@ -122,16 +122,16 @@ def failure_text(run: Run) -> str:
     with pytest.raises(Exception) as caught:
         run.step()
     error = run.source.failure(str(caught.value))
-    assert error is not None and error.code == "MALFORMED_ROW"
+    assert error is not None and error.code == "UNREADABLE_FILE"
     return str(error)
 
 
 def test_a_header_with_other_names_fails_the_step(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     write_file(folder, "a b.csv", "k,value\n1,a\n")
     assert failure_text(Run(spark, files(folder, PAIRS, format="csv", header="true"), tmp_path)) == (
-        f"MALFORMED_ROW: a file of items cannot be read: {folder}/a b.csv\n"
+        f"UNREADABLE_FILE: a file of items cannot be read: {folder}/a b.csv\n"
         "  detail: its header is k, value, expected k, v\n"
-        "  hint: replace the file by a readable one of the same name, then start again"
+        "  hint: replace it by a readable file of the same name: it is then read"
     )
 
 
@@ -142,7 +142,7 @@ def test_a_broken_parquet_file_fails_the_step_until_it_is_replaced(
     run = Run(spark, files(folder, PAIRS, format="parquet"), tmp_path)
     text = failure_text(run)
     assert text.startswith(
-        f"MALFORMED_ROW: a file of items cannot be read: {folder}/a.parquet\n  detail: it is not a Parquet"
+        f"UNREADABLE_FILE: a file of items cannot be read: {folder}/a.parquet\n  detail: it is not a Parquet"
     )
     pq.write_table(pa.table({"k": [1], "v": ["a"]}), folder / "a.parquet")
     assert good(run.step(), PAIRS) == [(1, "a")]

@@ -39,13 +39,15 @@ CREATE MATERIALIZED VIEW passed AS SELECT id, k, x FROM events;
 CREATE MATERIALIZED VIEW sums AS SELECT k, COUNT(*) AS n, SUM(x) AS total FROM events GROUP BY k;
 CREATE MATERIALIZED VIEW best AS SELECT k, x FROM stock ORDER BY x DESC, k LIMIT 2;
 CREATE MATERIALIZED VIEW unpacked AS SELECT x FROM bag;
+CREATE SOURCE files (x INT) FROM FILES (path = 'INPUT') FORMAT parquet;
+CREATE MATERIALIZED VIEW loaded AS SELECT x FROM files;
 CREATE SINK changes FROM sums INTO FILES (path = 'out', mode = 'changelog') FORMAT parquet;
 """
 LATER = """
 CREATE MATERIALIZED VIEW overall AS SELECT COUNT(*) AS keys, SUM(total) AS total FROM sums;
 CREATE MATERIALIZED VIEW packed AS SELECT COUNT(*) AS n, SUM(x) AS total FROM bag;
 """
-VIEWS = ("passed", "sums", "best", "unpacked", "overall", "packed")
+VIEWS = ("passed", "sums", "best", "unpacked", "loaded", "overall", "packed")
 BATCHES = 5
 ADDED_AFTER = 3
 """After this many batches the views of LATER are added: the pipeline goes on in a new generation."""
@@ -115,15 +117,28 @@ def family(process: int) -> Iterator[int]:
                 yield from family(int(stat.parent.name))
 
 
-def proceed(db: tidegate.Database) -> None:
+def write_input(folder: Path, *values: int) -> None:
+    """Replaces the second file, which was written a while ago; without values it cannot be read."""
+    path = folder / "b.parquet"
+    if values:
+        pq.write_table(pa.table({"x": pa.array(values, pa.int32())}), path)
+    else:
+        path.write_bytes(b"this is not parquet")
+    at = time.time_ns() - 100_000_000_000
+    os.utime(path, ns=(at, at))
+
+
+def proceed(db: tidegate.Database, input: Path) -> None:
     """Does what is left of the scenario; a batch is one entry of the insert log, with a step after it."""
-    db.run_script(SCRIPT)
+    script = SCRIPT.replace("INPUT", str(input))
+    db.run_script(script)
     db.step()
     done = {row[0] for row in db.query("SELECT id FROM passed").rows()}
     assert done == set(range(len(done))), "batches were accepted in another order than they were made"
     for number in range(BATCHES):
         if number == ADDED_AFTER:
-            db.run_script(SCRIPT + LATER)
+            db.run_script(script + LATER)
+            write_input(input, 2)
         if number not in done:
             with db.batch() as batch:
                 batch.insert("events", [(number, number % 2, number * 10)])
@@ -149,10 +164,10 @@ def answers(db: tidegate.Database, home: Path) -> dict[str, Counter[tuple[object
     return found
 
 
-def run(home: Path, spark: SparkSession) -> dict[str, Counter[tuple[object, ...]]]:
+def run(home: Path, input: Path, spark: SparkSession) -> dict[str, Counter[tuple[object, ...]]]:
     os.chdir(home)
     with tidegate.connect(home / "data", spark=spark) as db:
-        proceed(db)
+        proceed(db, input)
         deadline = time.monotonic() + 60
         while (found := answers(db, home))["out"] != found["sums"] and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -167,6 +182,7 @@ def expected() -> dict[str, Counter[tuple[object, ...]]]:
         "sums": sums,
         "best": Counter({(1, 4): 1, (0, 3): 1}),
         "unpacked": Counter((number,) for number in range(BATCHES)),
+        "loaded": Counter({(1,): 1, (2,): 1}),
         "overall": Counter({(2, 100): 1}),
         "packed": Counter({(5, 10): 1}),
     }
@@ -178,16 +194,19 @@ def test_a_crash_changes_nothing(tmp_path, monkeypatch, spark, expected, every):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(step_log, "SNAPSHOT_ROWS", 0)
     monkeypatch.setattr(step_log, "MAX_FOLD", 1)
-    home = tmp_path / "home"
+    home, input = tmp_path / "home", tmp_path / "input"
     home.mkdir()
+    input.mkdir()
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), input / "a.parquet")
+    write_input(input)
     crashes = Crashes(home, tmp_path / "crashes", spark.sparkContext._gateway.proc.pid)
     with observed(crashes):
-        assert run(home, spark) == expected
+        assert run(home, input, spark) == expected
     assert {point for point, _ in crashes.copies} == set(POINTS)
     failures = {}
     for _, copy in crashes.copies if every else chosen(crashes.copies):
         try:
-            assert run(copy, spark) == expected
+            assert run(copy, input, spark) == expected
             assert FolderCheck(copy / "data").run().intact
         except (AssertionError, tidegate.Error) as failure:
             failures[copy.name] = failure

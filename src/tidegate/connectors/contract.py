@@ -66,11 +66,12 @@ class SinkSpec:
 @dataclass(frozen=True)
 class SourceContext:
     """Where a stream runs. `folder` is for the source's own files; `once`: read what exists now, then end; `start`: the
-    position to continue from under a new checkpoint."""
+    position to continue from under a new checkpoint; `without`: files that are left out, since they cannot be read."""
 
     folder: Path
     once: bool = False
     start: Position | None = None
+    without: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,37 @@ class Remote(ABC):
     @abstractmethod
     def reachable(self) -> bool:
         """True if the server answers now."""
+
+
+class Unreadable(NamedTuple):
+    """A file that a step failed at, as Spark names it, and why."""
+
+    path: str
+    reason: str
+
+
+class FileStream(ABC):
+    """A stream of files. The pipeline goes on without one that cannot be read, and reads it again when it has changed.
+    Paths are those of `_metadata.file_path`."""
+
+    @abstractmethod
+    def unreadable(self, text: str) -> Unreadable | None:
+        """Return the file that a step failed at with this text; None if it failed for another reason."""
+
+    @abstractmethod
+    def listed(
+        self, log: Path, after: str | None, until: str | None, start: Position | None
+    ) -> Sequence[tuple[str, int]]:
+        """Return the files between two offsets that were not read before `start`, and when each was last written as it
+        was listed, in milliseconds."""
+
+    @abstractmethod
+    def logged_path(self, log: Path, path: str) -> str | None:
+        """Return the path of a file of this source, however it is written; None if it is not one of its files."""
+
+    @abstractmethod
+    def forgetting(self, position: Position, paths: Sequence[str]) -> Position:
+        """Return a position at which these files are not read yet."""
 
 
 class ParquetFiles(ABC):

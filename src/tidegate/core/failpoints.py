@@ -23,6 +23,7 @@ POINTS = {
     "generation.begun": "a new generation is in force, its query has not started",
     "snapshot.written": "a snapshot of a relation's content is on disk, the index does not have it yet",
     "ledger.written": "the ledger has recorded that a statement of a script was applied",
+    "unreadable.written": "a file that cannot be read is recorded, or no longer, the step has not run yet without it",
     "catalog.written": "the catalog has been replaced",
 }
 """What is on disk when a process dies at each point."""

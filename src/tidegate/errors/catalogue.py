@@ -117,6 +117,11 @@ CATALOGUE: dict[str, Entry] = {
         SetupError, "there is no Java 17 or later", "install one, or set JAVA_HOME; `tidegate doctor` checks it"
     ),
     "MALFORMED_ROW": Entry(InputError, "a row of {relation} cannot be read: {problem}"),
+    "UNREADABLE_FILE": Entry(
+        InputError,
+        "a file of {relation} cannot be read: {path}",
+        "replace it by a readable file of the same name: it is then read",
+    ),
     "NULL_KEY": Entry(InputError, "a row of {relation} has NULL in its key {key}"),
     "NULL_TIME": Entry(InputError, "a row of {relation} has NULL in its time {column}"),
     "BAD_TIME": Entry(InputError, "a row of {relation} has no time in {column}: {value}"),

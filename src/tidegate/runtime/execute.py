@@ -193,8 +193,7 @@ class StatementExecutor:
     @execute.register(s.RefreshTable)
     def _(self, statement: s.RefreshTable) -> Result:
         self._check_writable()
-        self._tables.refresh(statement.name.text, statement.name.span)
-        return Result(message=f"table {statement.name.text} was read anew; the next step has it")
+        return Result(message=self._tables.refresh(statement.name.text, statement.name.span))
 
     @execute.register(s.Advance)
     def _(self, statement: s.Advance) -> Result:

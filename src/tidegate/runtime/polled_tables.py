@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
-from tidegate.connectors.contract import PolledSource
+from tidegate.connectors.contract import FileStream, PolledSource
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.schema import names
+from tidegate.core.tables import counted
 from tidegate.core.types import nullable_schema
 from tidegate.core.zset import frame_of
 from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
-from tidegate.runtime.sources import polled_source
+from tidegate.runtime.sources import polled_source, source_of
 from tidegate.spark.connection import SparkConnection
 from tidegate.storage.insert_log import EntryHeader, InsertLog
 from tidegate.storage.ledger import Ledger
@@ -59,9 +60,13 @@ class PolledTables:
             if relation.name not in refreshes or _is_due(source, refreshes[relation.name].time_us, now):
                 self._read(relation, source)
 
-    def refresh(self, name: str, span: errors.Span | None = None) -> None:
-        """REFRESH TABLE."""
+    def refresh(self, name: str, span: errors.Span | None = None) -> str:
+        """REFRESH TABLE or SOURCE: read a whole table again, or the files that could not be read. Returns what was
+        done."""
         relation = self._catalog.value.get(name, span)
+        if relation.connector is not None and isinstance(source_of(relation), FileStream):
+            files = self._spark.pipeline.retry_files(relation.name)
+            return f"{counted(files, 'file')} of {relation.name} that could not be read: the next step tries again"
         source = polled_source(relation) if relation.kind == "table" else None
         if source is None:
             follows = relation.kind == "table" and relation.connector is not None
@@ -76,6 +81,7 @@ class PolledTables:
                 span=span,
             )
         self._read(relation, source)
+        return f"table {relation.name} was read anew; the next step has it"
 
     def start_polling(self) -> None:
         """Read tables again whenever they are due, from a thread, if there is one with a period."""

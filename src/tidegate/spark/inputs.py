@@ -12,6 +12,7 @@ from tidegate.core.schema import Schema
 from tidegate.spark.feed import Feed
 from tidegate.spark.generation import Generation, PipelineDefinition
 from tidegate.spark.lowering import Lowering
+from tidegate.spark.unreadable_files import UnreadableFiles
 from tidegate.spark.wide_frame import wide_schema
 from tidegate.storage.folder import Folder
 
@@ -19,8 +20,11 @@ from tidegate.storage.folder import Folder
 class InputFrames:
     """Builds the inputs of a generation's query."""
 
-    def __init__(self, spark: SparkSession, folder: Folder, partitions: int, wall: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Folder, partitions: int, wall: bool, unreadable: UnreadableFiles
+    ) -> None:
         self._spark, self._folder, self._partitions, self._wall = spark, folder, partitions, wall
+        self._unreadable = unreadable
         spark.dataSource.register(Feed)
 
     def blocks(
@@ -29,7 +33,9 @@ class InputFrames:
         """All inputs of a generation as one streaming frame of blocks."""
         frames = [self._feed(generation, lowering, once)]
         for relation, source in definition.sources.items():
-            context = SourceContext(folder=self._folder.root, once=once, start=generation.positions.get(relation))
+            context = SourceContext(
+                self._folder.root, once, generation.positions.get(relation), self._unreadable.of(relation)
+            )
             frames.append(self._packed(source, relation, context, lowering))
         return reduce(DataFrame.unionByName, frames)
 

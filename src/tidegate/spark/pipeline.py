@@ -30,6 +30,7 @@ from tidegate.spark.processing_clock import ProcessingClock, is_ending
 from tidegate.spark.recorder import Late, Recorder
 from tidegate.spark.succession import Succession
 from tidegate.spark.timer import ClockTimer
+from tidegate.spark.unreadable_files import UnreadableFiles
 from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.spark.watermarks import InputProgress
 from tidegate.storage.checkpoint import NO_OFFSET
@@ -69,9 +70,10 @@ class Pipeline:
         self._on_step, self._skip_poison = on_step, skip_poison
         self.clock = ProcessingClock(folder.clock, inserts, log, wall)
         self._generations = Generations(folder.generations)
-        self._succession = Succession(self._generations, log, inserts, self.clock, self._settle)
+        self._unreadable = UnreadableFiles(folder.storage)
+        self._succession = Succession(self._generations, log, inserts, self.clock, self._settle, self._unreadable)
         self._late_tables = LateTables(log, inserts, self.clock)
-        self._inputs = InputFrames(spark, folder, self.partitions, wall)
+        self._inputs = InputFrames(spark, folder, self.partitions, wall, self._unreadable)
         self._once = False
         self._query: StreamingQuery | None = None
         self._recorder: Recorder | None = None
@@ -129,14 +131,18 @@ class Pipeline:
             self._generations.begin(Generation(self._generations.next_number(), self._log.last(), nothing, start))
 
     def idle(self) -> None:
-        """Block until everything that was released is processed."""
-        for attempt in range(STARTS):
+        """Block until everything that was released is processed, and no file is being written."""
+        attempts = 0
+        while attempts < STARTS:
             assert self._query is not None
             try:
                 self._query.processAllAvailable()
-                return
+                if not self._read_changed_files(wait=True):
+                    return
             except StreamingQueryException as failure:
-                self._failed(failure, last=attempt == STARTS - 1)
+                if not self._left_out_file(str(failure)):
+                    attempts += 1
+                    self._failed(failure, last=attempts == STARTS)
 
     def idle_to_the_end(self) -> None:
         """Block as `idle` does, and then let the inputs end if they are to."""
@@ -163,9 +169,10 @@ class Pipeline:
     def check(self) -> None:
         """Raise the error that ended the query, if there is one."""
         if self._query is None or self._query.isActive:
+            self._read_changed_files(wait=False)
             return
         failure = self._query.exception()
-        if failure is None:
+        if failure is None or self._left_out_file(str(failure)):
             return
         if is_away(str(failure), self._sources()):
             self._restart_when_reachable(str(failure))
@@ -235,6 +242,7 @@ class Pipeline:
         state = StateSource(launch, str(self._folder.root), base, generation.carried)
         exchange = Exchange(str(self._folder.exchange))
         exchange.begin()
+        self._unreadable.keep_only(definition.sources)
         lowering = Lowering(
             generation.circuit, generation.replays(), self.partitions, clock, state, str(self._folder.blobs), exchange
         )
@@ -250,6 +258,7 @@ class Pipeline:
             clock,
             tracker,
             lambda batch: checkpoint.batch(batch).offsets[1:],
+            self._unreadable.in_steps(generation, checkpoint),
             self._after_step,
             self._state_objects(state, base + checkpoint.batches()),
             FailingRows(self._spark, generation.circuit, lowering.consumers, self._skip_poison),
@@ -348,6 +357,34 @@ class Pipeline:
             self._waiting = False
         else:
             self._next_attempt = time.monotonic() + RECONNECT_SECONDS
+
+    def retry_files(self, relation: str) -> int:
+        """Read the files of a relation again that could not be read; returns how many there are."""
+        return self._unreadable.retry(relation)
+
+    def _left_out_file(self, text: str) -> bool:
+        """Run a step again that failed at a file which cannot be read; False if it failed for another reason."""
+        if self._launched is None or (self._recorder is not None and self._recorder.stopped):
+            return False
+        generation, definition, _ = self._launched
+        checkpoint = self._generations.checkpoint(generation.number)
+        step = generation.base_step + (checkpoint.planned() or 0) + 1
+        if not self._unreadable.set_aside(text, definition.sources, checkpoint.source_log, step):
+            return False
+        self._launch(*self._launched)
+        return True
+
+    def _read_changed_files(self, wait: bool) -> bool:
+        """Begin a generation that reads the files again which could not be read and have changed; False if there are
+        none. `wait`: for those that are being written."""
+        definition = self._running
+        if self._query is None or definition is None or not (due := self._unreadable.due(wait)):
+            return False
+        self.stop()
+        generation = self._succession.generation_for(definition, anew=True)
+        self._unreadable.forget(due)
+        self._launch(generation, definition)
+        return True
 
     def _sources(self) -> list[StreamSource]:
         return [] if self._launched is None else list(self._launched[1].sources.values())

@@ -57,6 +57,7 @@ class Recorder:
         clock: ClockSource,
         tracker: WatermarkTracker,
         offsets: Callable[[int], Sequence[str]],
+        unreadable: Callable[[int], list[RejectedRow]],
         after_step: Callable[[int, Late], None],
         objects: StateObjects,
         failing: FailingRows,
@@ -67,7 +68,7 @@ class Recorder:
         self._log, self._base, self._spill, self._after = log, generation.base_step, spill, after_step
         self._new = generation.new_outputs()
         self._ops = {op.id for op in generation.definition.circuit.ops}
-        self._sources, self._offsets = generation.definition.sources, offsets
+        self._sources, self._offsets, self._unreadable = generation.definition.sources, offsets, unreadable
         self._loads = {relation for relation in self._sources if relation not in generation.positions}
         self._clock, self._tracker, self._exchange, self._objects = clock, tracker, exchange, objects
         self._failing = failing
@@ -84,24 +85,33 @@ class Recorder:
         failpoint("offsets.written")
         self.batch = batch
         started = time.time()
+        unreadable = self._unreadable(batch)
         rows = frame.toArrow()
         failpoint("state.written")
         self._exchange.end_batch(batch)
         step = self._base + batch + 1
         payloads = _by_address(rows)
         late = [(json.loads(record), codec.decode(payload)) for record, payload in payloads.pop(blocks.LATE, [])]
-        record = self._record(step, started, payloads, late, self._clock.at(batch))
+        record = self._record(step, started, payloads, late, self._clock.at(batch), unreadable)
         self._log.write(record)
         failpoint("step_log.written")
         self._objects.advance(record.state)
         compat.name_call_site(frame.sparkSession)
         self._after(step, late)
 
-    def _record(self, step: int, started: float, payloads: dict[str, Payloads], late: Late, clock: Clock) -> StepRecord:
+    def _record(
+        self,
+        step: int,
+        started: float,
+        payloads: dict[str, Payloads],
+        late: Late,
+        clock: Clock,
+        unreadable: list[RejectedRow],
+    ) -> StepRecord:
         stats = _merge([json.loads(payload) for _, payload in payloads.pop(blocks.STATS, [])])
         self._tracker.after(stats, clock, self._shards(step - self._base - 1))
         self._tracker.finish_step(clock, unread=self._clock.wall)
-        rejected = [
+        rejected = unreadable + [
             RejectedRow(*error) for _, payload in payloads.pop(blocks.ERRORS, []) for error in json.loads(payload)
         ]
         failed = [tuple(each) for _, payload in payloads.pop(blocks.FAILED, []) for each in json.loads(payload)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.connectors.contract import FileStream
 from tidegate.core.columns import content_input
 from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type, nullable_schema
@@ -22,6 +23,7 @@ from tidegate.spark.generation import (
     outputs_read,
 )
 from tidegate.spark.processing_clock import ProcessingClock
+from tidegate.spark.unreadable_files import UnreadableFiles
 from tidegate.storage.checkpoint import NO_OFFSET
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
@@ -37,17 +39,18 @@ class Succession:
         inserts: InsertLog,
         clock: ProcessingClock,
         settle: Callable[[Generation], None],
+        unreadable: UnreadableFiles,
     ) -> None:
         self._generations, self._log, self._inserts = generations, log, inserts
-        self._clock, self._settle = clock, settle
+        self._clock, self._settle, self._unreadable = clock, settle, unreadable
 
-    def generation_for(self, definition: PipelineDefinition) -> Generation:
-        """The newest generation if it runs this definition; otherwise the next one, begun."""
+    def generation_for(self, definition: PipelineDefinition, anew: bool = False) -> Generation:
+        """The newest generation if it runs this definition; otherwise, or if it should begin anew, the next one."""
         current = self._generations.current()
         if current is None:
             return self._begin(self._first(definition))
         unchanged = current.fingerprint == definition.fingerprint
-        if unchanged and not self._generations.checkpoint(current.number).has_state():
+        if unchanged and not anew and not self._generations.checkpoint(current.number).has_state():
             self._announce(current)
             return current
         return self._begin(self._with_content(self._next(current, definition)))
@@ -124,7 +127,10 @@ class Succession:
             if source is not None:
                 logs = self._generations.checkpoint(old.number).source_log(index)
                 last_offset = None if offset == NO_OFFSET else offset
-                positions[relation] = source.position(last_offset, logs, old.positions.get(relation))
+                position = source.position(last_offset, logs, old.positions.get(relation))
+                if isinstance(source, FileStream):
+                    position = source.forgetting(position, self._unreadable.of(relation))
+                positions[relation] = position
         return positions
 
     def _begin(self, generation: Generation) -> Generation:

@@ -202,7 +202,8 @@ def read_set(parser: Parser) -> Set:
 
 def read_refresh(parser: Parser) -> RefreshTable:
     start = parser.begin()
-    parser.expect("TABLE", after="REFRESH")
+    if not parser.take("SOURCE"):
+        parser.expect("TABLE", after="REFRESH")
     name = parser.dotted_name("the table to refresh")
     return RefreshTable(*parser.finish(start), name)
 

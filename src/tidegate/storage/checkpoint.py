@@ -60,6 +60,12 @@ class Checkpoint:
         except (OSError, ValueError, LookupError) as problem:
             raise damaged(str(path), MISSING if isinstance(problem, OSError) else problem) from None
 
+    def offset(self, batch: int, source: int) -> str | None:
+        """The offset of a source, by its position in the union of the query, after a planned batch; None if it has not
+        been read yet."""
+        offset = self.batch(batch).offsets[source]
+        return None if offset == NO_OFFSET else offset
+
     def source_log(self, index: int) -> Path:
         """The folder in which Spark logs the progress of a source, by its position in the union of the query."""
         return self.folder / "sources" / str(index)

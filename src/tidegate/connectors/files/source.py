@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,15 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from tidegate.connectors.contract import ParquetFiles, Position, SourceContext, SourceSpec, StreamSource
+from tidegate.connectors.contract import (
+    FileStream,
+    ParquetFiles,
+    Position,
+    SourceContext,
+    SourceSpec,
+    StreamSource,
+    Unreadable,
+)
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
@@ -42,9 +50,13 @@ def consumed(offset: str | None, log: Path, start: Position | None) -> Position:
     """Return the files of all batches up to the committed offset, and those read before this checkpoint."""
     files = set(start["files"]) if start else set()
     if offset is not None:
-        last = int(json.loads(offset)["logOffset"])
+        last = _batch_of(offset)
         files |= {path_as_column(entry["path"]) for entry in _entries(log) if entry["batchId"] <= last}
     return {"files": sorted(files)}
+
+
+def _batch_of(offset: str) -> int:
+    return int(json.loads(offset)["logOffset"])
 
 
 def _entries(log: Path) -> Iterator[dict[str, Any]]:
@@ -55,6 +67,20 @@ def _entries(log: Path) -> Iterator[dict[str, Any]]:
         if version != "v1":
             raise ValueError(f"{path}: version {version} of Spark's file log is unknown")
         yield from (json.loads(line) for line in lines if line)
+
+
+def _entries_of(log: Path, batch: int) -> list[dict[str, Any]]:
+    """The files of one batch in Spark's log. A compact file has those of all batches, of which few are parsed."""
+    for path in (log / str(batch), log / f"{batch}.compact"):
+        if path.exists():
+            end = f'"batchId":{batch}}}'
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith(end)]
+    return [entry for entry in _entries(log) if entry["batchId"] == batch]
+
+
+def plain_path(path: str) -> str:
+    """Decode a path, so that all ways to write it are equal."""
+    return unquote(re.sub(r"^file:/+", "/", path))
 
 
 def path_as_column(path: str) -> str:
@@ -68,7 +94,7 @@ _ALLOW_ROW_NUMBERS = ("spark.sql.streaming.unsupportedOperationCheck", "false")
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _SPARKS_LISTING_TASKS = "10000"
 _BINARY = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_UNREADABLE = re.compile(r"Encountered error while reading file (\S+?)\.\s+(.*?)\s*SQLSTATE")
+_UNREADABLE = re.compile(r"Encountered error while reading file ([^\s{]\S*?)\.\s+(.*?)\s*SQLSTATE", re.DOTALL)
 _REASONS = (
     (
         r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (.+?)\.",
@@ -80,12 +106,11 @@ _REASONS = (
 
 
 @dataclass(frozen=True)
-class FilesSource(StreamSource, ParquetFiles):
+class FilesSource(StreamSource, FileStream, ParquetFiles):
     """Every file of a folder is read once; a step reads the files that are new, oldest first.
 
     Malformed rows of CSV and JSON come out as errors. A file that cannot be read at all (a broken parquet file, a
-    column of another type, a CSV header with other names) fails the step rather than being skipped, until it is
-    replaced.
+    column of another type, a CSV header with other names) fails the step, which then runs again without it.
     """
 
     options: ReadOptions
@@ -96,10 +121,7 @@ class FilesSource(StreamSource, ParquetFiles):
 
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
         self._prepare(spark)
-        frame = self._reader(spark).load(self.options.folder)
-        if context.start is not None and context.start["files"]:
-            read = ", ".join(literal(path) for path in context.start["files"])
-            frame = frame.where(f"_metadata.file_path NOT IN ({read})")
+        frame = _left(self._reader(spark).load(self.options.folder), context)
         columns = [frame[identifier(name)] for name in names(self.spec.columns)]
         error, raw = self._error_columns()
         return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
@@ -111,10 +133,7 @@ class FilesSource(StreamSource, ParquetFiles):
             return None
         self._prepare(spark)
         reader = spark.readStream.format("binaryFile").schema(_BINARY).options(**self._listing())
-        frame = reader.load(self.options.folder)
-        if context.start is not None and context.start["files"]:
-            read = ", ".join(literal(path) for path in context.start["files"])
-            frame = frame.where(f"_metadata.file_path NOT IN ({read})")
+        frame = _left(reader.load(self.options.folder), context)
         written = F.unix_millis("_metadata.file_modification_time") - F.lit(_2020)
         return frame.select(F.col("_metadata.file_path").alias("path"), (written * F.lit(1 << 22)).alias("written"))
 
@@ -122,16 +141,37 @@ class FilesSource(StreamSource, ParquetFiles):
         return consumed(offset, log, start)
 
     def failure(self, text: str) -> Error | None:
+        found = self.unreadable(text)
+        if found is None:
+            return None
+        return make(
+            "UNREADABLE_FILE", relation=self.spec.relation, path=plain_path(found.path), detail=found.reason or None
+        )
+
+    def unreadable(self, text: str) -> Unreadable | None:
         match = _UNREADABLE.search(text)
         if match is None:
             return None
         reasons = [m.expand(template) for pattern, template in _REASONS if (m := re.search(pattern, text))]
-        return make(
-            "MALFORMED_ROW",
-            message=f"a file of {self.spec.relation} cannot be read: {unquote(match[1].removeprefix('file://'))}",
-            detail=reasons[0] if reasons else match[2] or None,
-            hint="replace the file by a readable one of the same name, then start again",
-        )
+        return Unreadable(match[1], reasons[0] if reasons else match[2])
+
+    def listed(
+        self, log: Path, after: str | None, until: str | None, start: Position | None
+    ) -> Sequence[tuple[str, int]]:
+        first = 0 if after is None else _batch_of(after) + 1
+        last = -1 if until is None else _batch_of(until)
+        read = set(start["files"]) if start else set()
+        new = [entry for batch in range(first, last + 1) for entry in _entries_of(log, batch)]
+        times = {path_as_column(each["path"]): int(each["timestamp"]) for each in new}
+        return [(path, time) for path, time in times.items() if path not in read]
+
+    def logged_path(self, log: Path, path: str) -> str | None:
+        wanted = plain_path(path)
+        found = (path_as_column(each["path"]) for each in _entries(log) if plain_path(each["path"]) == wanted)
+        return next(found, None)
+
+    def forgetting(self, position: Position, paths: Sequence[str]) -> Position:
+        return {"files": [path for path in position["files"] if path not in paths]}
 
     def _prepare(self, spark: SparkSession) -> None:
         """Set options of the session. By default Spark lists with a task per file, which takes minutes for some
@@ -215,6 +255,12 @@ class FilesSource(StreamSource, ParquetFiles):
             row_of_task = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
             row = F.col("_metadata.file_block_start") + row_of_task
         return written * F.lit(1 << 22) + row
+
+
+def _left(frame: DataFrame, context: SourceContext) -> DataFrame:
+    """The files that were not read before and are not left out. Spark does not open the others."""
+    out = [*(context.start["files"] if context.start is not None else ()), *context.without]
+    return frame.where(f"_metadata.file_path NOT IN ({', '.join(map(literal, out))})") if out else frame
 
 
 def _error_text(columns: Schema, options: ReadOptions) -> str:
