@@ -279,7 +279,7 @@ class Database:
     @public
     def metrics(self) -> dict[str, Any]:
         """Counters and rates over the recent steps, for displays and monitoring."""
-        return metrics(self._runtime.log, self._runtime.catalog.value)
+        return metrics(self._runtime.log, self._runtime.catalog.value, self._runtime.opened)
 
     @public
     def advance_clock(self, by: timedelta) -> None:
@@ -334,7 +334,8 @@ class Database:
         for header in headers:
             rows_in.update(header.rows_in)
             rows_out.update({name: changed.rows for name, changed in header.changes_per_relation().items()})
-        late, rejected = sum(header.late_count for header in headers), sum(len(header.errors) for header in headers)
+        late = sum(self._runtime.log.late_count(header) for header in headers)
+        rejected = sum(len(header.errors) for header in headers)
         steps = range(before + 1, self._runtime.log.last() + 1)
         return StepReport(steps, dict(rows_in), dict(rows_out), late, rejected)
 

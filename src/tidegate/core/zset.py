@@ -24,6 +24,11 @@ def net_weight(table: pa.Table) -> int:
     return int(pc.sum(table.column(WEIGHT)).as_py() or 0)
 
 
+def sizes(weights: pl.Series) -> tuple[int, int]:
+    """How many rows were added or removed, equal ones each, and how many more were added than removed."""
+    return int(weights.abs().sum()), int(weights.sum())
+
+
 def consolidate(rows: pl.DataFrame) -> pl.DataFrame:
     """Merge equal rows, adding up their weights, and drop those with weight zero."""
     columns = [name for name in rows.columns if name != WEIGHT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +14,13 @@ from tidegate.storage.step_log import StepLog
 WINDOW_SECONDS = 10.0
 
 
-def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
-    """Return totals since the log began and rates over the last seconds."""
-    headers = log.headers()
-    recent = [header for header in headers if header.started >= headers[-1].started - WINDOW_SECONDS]
-    seconds = max(WINDOW_SECONDS if len(recent) < 2 else recent[-1].started - recent[0].started, 0.001)
+def metrics(log: StepLog, catalog: Catalog, opened: float, now: float | None = None) -> dict[str, Any]:
+    """Return totals since the log began and rates over the last seconds. `opened`: when the present run began; what
+    earlier runs did counts in the totals only."""
+    headers, now = log.headers(), time.time() if now is None else now
+    begin = max(now - WINDOW_SECONDS, opened)
+    recent = [header for header in headers if header.started >= begin]
+    seconds = max(now - begin, 1.0)
     inputs, inputs_recent = _sum_inputs(headers), _sum_inputs(recent)
     outputs, outputs_recent = _sum_outputs(headers), _sum_outputs(recent)
     watermarks = dict(headers[-1].watermarks) if headers else {}
@@ -41,7 +44,7 @@ def metrics(log: StepLog, catalog: Catalog) -> dict[str, Any]:
             for view in catalog.of_kind("view")
             if view.materialized
         },
-        "late": sum(header.late_count for header in headers),
+        "late": sum(log.late_count(header) for header in headers),
         "errors": sum(len(header.errors) for header in headers),
         "watermarks": watermarks,
         "waterlines": watermarks,  # the former name of the same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tidegate import errors
 from tidegate.catalog.relation import Relation
@@ -11,6 +11,7 @@ from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.ledger import Ledger
 from tidegate.storage.step_log import StepLog
 
+ALMOST = 0.99
 TABLES = "tables"
 """The mark of the insert log that holds, for each captured table, the entry with its first content."""
 
@@ -52,3 +53,19 @@ class Readiness:
             return
         hint = "it is read when the pipeline runs: db.step() or db.start(), or `tidegate run`"
         raise errors.make("TABLE_NOT_READY", name=relation.name, hint=None if self._running() else hint)
+
+
+class Shares:
+    """How much of each table has been read, for a display. Spark knows the finished tasks of the job under way, and a
+    table takes several jobs: a share never goes back, and is 1 only when the table is ready."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, float] = {}
+
+    def update(self, missing: Iterable[str], finished: float) -> dict[str, float]:
+        """The shares of all tables that were missing at first, after a share of the present job has finished."""
+        left = set(missing)
+        for table in left:
+            self._shown[table] = max(self._shown.get(table, 0.0), min(finished, ALMOST))
+        self._shown.update(dict.fromkeys(self._shown.keys() - left, 1.0))
+        return dict(self._shown)

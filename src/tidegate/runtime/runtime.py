@@ -22,7 +22,7 @@ from tidegate.runtime.event_results import EventResults
 from tidegate.runtime.execute import StatementExecutor
 from tidegate.runtime.monitoring import Totals
 from tidegate.runtime.polled_tables import PolledTables
-from tidegate.runtime.readiness import Readiness
+from tidegate.runtime.readiness import Readiness, Shares
 from tidegate.runtime.script import ScriptRunner
 from tidegate.runtime.sinks import Sinks
 from tidegate.runtime.state import StateSizes
@@ -60,6 +60,7 @@ class Runtime:
         skip_poison: bool,
     ) -> None:
         self.folder, self.read_only, self.closed = folder, read_only, False
+        self.opened = 0.0 if read_only else time.time()
         self.boundary = Boundary(lambda: self.closed, lambda: self.spark.lost())
         self.catalog = CurrentCatalog(folder.storage)
         self.inserts, self.log = InsertLog(LocalStorage(folder.inserts)), StepLog(folder.storage)
@@ -182,6 +183,7 @@ class Runtime:
 
     def await_tables(self, progress: Callable[[Mapping[str, float]], None] | None) -> None:
         """Block until the first step in which every table was read to its end."""
+        shares = Shares()
         while self.spark.running:
             self.captures.check()
             missing = self.readiness.missing()
@@ -190,7 +192,7 @@ class Runtime:
             with self.log.arrived:
                 self.log.arrived.wait(0.1)
             if progress is not None:
-                progress(dict.fromkeys(missing, self.spark.pipeline.progress_of_step()))
+                progress(shares.update(missing, self.spark.pipeline.progress_of_step()))
         self.check()
 
     def check(self) -> None:

@@ -80,7 +80,7 @@ class SystemRelations:
                 "millis": round(header.millis),
                 "rows_in": sum(header.rows_in.values()),
                 "rows_out": sum(changed.rows for changed in header.changes_per_relation().values()),
-                "late": header.late_count,
+                "late": self._log.late_count(header),
                 "errors": len(header.errors),
             }
             for header in self._log.headers()
@@ -109,7 +109,7 @@ class SystemRelations:
                 "primary_key": ", ".join(table.primary_key) or None,
                 "row_count": self._count(table.name),
                 "connector": table.connector.kind.upper() if table.connector else None,
-                "ready": ready.get(table.name),
+                "ready": ready.get(table.name, True),
             }
             for table in self._catalog().of_kind("table")
         ]

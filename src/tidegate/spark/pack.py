@@ -159,12 +159,12 @@ def output_block(address: str, rows: pl.DataFrame, spill: str, key: Sequence[str
     payload = codec.encode(rows)
     if len(payload) < SPILL_BYTES:
         return Block(address, 0, blocks.INLINE, payload)
-    record = [write_blob(payload, Path(spill)), rows.height, int(rows[WEIGHT].sum())]
+    record = [write_blob(payload, Path(spill)), *zset.sizes(rows[WEIGHT])]
     return Block(address, 0, blocks.SPILLED, json.dumps(record).encode())
 
 
 def _changes_block(address: str, changes: pl.DataFrame, spill: str) -> Block:
-    record = [write_blob(codec.encode(changes), Path(spill)), changes.height, int(changes[WEIGHT].sum())]
+    record = [write_blob(codec.encode(changes), Path(spill)), *zset.sizes(changes[WEIGHT])]
     return Block(address, 0, blocks.LOGGED, json.dumps(record).encode())
 
 

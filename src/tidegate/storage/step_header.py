@@ -113,10 +113,9 @@ class StepHeader:
         """The header of a step in which nothing happened."""
         return cls(step=step, started=0.0, millis=0.0, time_us=0, entry=0)
 
-    @property
-    def late_count(self) -> int:
-        """The number of late rows, in the header and in files."""
-        return len(self.late) + sum(file.count for file in self.late_files)
+    def late_relations(self) -> set[str]:
+        """The relations whose rows were late."""
+        return {row.relation for row in self.late} | {file.relation for file in self.late_files}
 
     def late_per_relation(self) -> Counter[str]:
         """The number of late rows of each view, or relation, that dropped them."""

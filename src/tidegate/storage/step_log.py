@@ -7,6 +7,7 @@ content of a relation is its newest snapshot and later changes. A step that is r
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from tidegate import errors
 from tidegate.core import zset
 from tidegate.core.columns import OP, WEIGHT
-from tidegate.core.zset import frame_of, net_weight
+from tidegate.core.zset import frame_of
 from tidegate.storage import blobs, container
 from tidegate.storage.container import Part
 from tidegate.storage.documents import MISSING, damaged
@@ -55,6 +56,7 @@ class StepLog:
         self._storage, self._snapshots = storage, Snapshots(storage)
         self._headers: dict[int, StepHeader] = {}
         self._changed: dict[str, tuple[int, int, int, int]] = {}
+        self._late_counts: dict[int, tuple[StepHeader, int]] = {}
         self._lock = threading.RLock()
         self.arrived = threading.Condition()
 
@@ -134,9 +136,31 @@ class StepLog:
         for file in header.late_files:
             yield from file.rows(frame_of(blobs.read_rows(self._storage, f"{BLOBS}/{file.name}")))
 
+    def late_count(self, header: StepHeader) -> int:
+        """The number of rows that were late in a step, each once however many views dropped it."""
+        known = self._late_counts.get(header.step)
+        if known is None or known[0] is not header:
+            count = sum(self._late_count(header, relation) for relation in header.late_relations())
+            known = self._late_counts[header.step] = (header, count)
+        return known[1]
+
+    def _late_count(self, header: StepHeader, relation: str) -> int:
+        files = [file for file in header.late_files if file.relation == relation]
+        if len(files) == 1 and all(late.relation != relation for late in header.late):
+            return files[0].count // max(1, len(files[0].views))
+        own = (late for late in self.late(header) if late.relation == relation)
+        dropped = Counter((late.view, late.op, late.row) for late in own)
+        on_ingress = sum(count for (view, _, _), count in dropped.items() if view is None)
+        most: Counter[tuple[str, str]] = Counter()
+        for (view, *row), count in dropped.items():
+            if view is not None:
+                most[row[0], row[1]] = max(most[row[0], row[1]], count)
+        return on_ingress + most.total()
+
     def write(self, record: StepRecord) -> None:
         """Write a step durably and wake all waiting readers."""
-        counts = tuple(Changes(name, table.num_rows, net_weight(table)) for name, table in record.changes.items())
+        weights = {name: frame_of(table.select([WEIGHT]))[WEIGHT] for name, table in record.changes.items()}
+        counts = tuple(Changes(name, *zset.sizes(each)) for name, each in weights.items())
         header = replace(record.header, changes=counts)
         parts = [Part(STATE_PART, record.state.to_table())] if record.state.buckets else []
         parts += [Part(name, table) for name, table in record.changes.items()]
@@ -252,6 +276,7 @@ class StepLog:
     def _drop(self, step: int) -> None:
         """Remove a step: first its own file, so that no step names a blob that does not exist."""
         header = self._headers.pop(step)
+        self._late_counts.pop(step, None)
         self._storage.delete(_step_name(step))
         self._delete_blobs(header.blobs())
 
