@@ -19,6 +19,7 @@ from tidegate.errors import Span, make
 from tidegate.ir.specs import Order
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
+from tidegate.sql.groupings import several_groupings
 
 
 @dataclass(frozen=True)
@@ -85,20 +86,11 @@ def group_keys(select: exp.Select, scope: Scope, items: Sequence[Selected]) -> t
     clause = select.args.get("group")
     if clause is None:
         return None
-    _check_group(clause)
+    if (error := several_groupings(clause)) is not None:
+        raise error
     if clause.args.get("all"):
         return tuple(item.tree for item in items if not contains_aggregate(item.tree))
     return tuple(_group_key(node, scope, items) for node in clause.expressions)
-
-
-def _check_group(clause: exp.Group) -> None:
-    """Reject several groupings at once."""
-    several = [*clause.args.get("rollup", ()), *clause.args.get("cube", ()), *clause.args.get("grouping_sets", ())]
-    several += [node for node in clause.expressions if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)]
-    for node in several:
-        words = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(node), "GROUPING SETS")
-        hint = "write one SELECT per grouping and UNION ALL them"
-        raise unsupported(words, span_of(node) or span_of(clause), hint)
 
 
 def _group_key(node: exp.Expr, scope: Scope, items: Sequence[Selected]) -> exp.Expr:

@@ -170,7 +170,7 @@ def _check_call(node: exp.Expr) -> None:
     if name in GROUP_WINDOWS and function.args:
         raise _stray_window(name, span)
     if name in ("grouping", "grouping_id"):
-        raise unsupported(f"{name}()", span, "write one view per grouping")
+        raise unsupported(f"{name}()", span, "write one SELECT per grouping, each with a constant, and UNION ALL them")
 
 
 def _stray_window(name: str, span: Span | None) -> Error:

@@ -20,6 +20,7 @@ from tidegate.ir.windows import WINDOW_KINDS, WindowSpec
 from tidegate.sql.clauses import clauses
 from tidegate.sql.dialect import render
 from tidegate.sql.durations import length
+from tidegate.sql.groupings import several_groupings
 from tidegate.sql.spans import span_of
 from tidegate.sql.window_edges import END, START, Names, edge
 from tidegate.sql.windows import WindowCall, clause_window, group_window, table_window, window_function
@@ -42,6 +43,9 @@ def normalise_windows(select: exp.Select) -> NormalisedSelect:
     window = _one([*tables, *_group_windows(select), *_clause_windows(select)])
     if window is None:
         return NormalisedSelect(select, None)
+    group_by = select.args.get("group")
+    if group_by is not None and (error := several_groupings(group_by, over_windows=True)) is not None:
+        raise error
     own = None if tables else window
     result = select.copy()
     group = _group_by(result, window, in_from=bool(tables))
