@@ -36,13 +36,20 @@ LITERAL_ARGUMENT = {"percentile": "percentage", "listagg": "delimiter"}
 
 @dataclass(frozen=True)
 class BoundAggregate:
-    """An aggregate as it will be computed: arguments and filter are trees over the rows below."""
+    """An aggregate as it will be computed: arguments and filter are trees over the rows below. `written` is the name
+    in the text."""
 
     func: str
     args: tuple[exp.Expr, ...]
     distinct: bool
     filter: exp.Expr | None
     options: tuple[tuple[str, str], ...]
+    written: str
+
+    @property
+    def compares(self) -> bool:
+        """True if values are compared with each other; COUNT only looks whether there are any."""
+        return self.func != "count" or self.distinct
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -64,7 +71,8 @@ def bind_aggregate(node: exp.Expr) -> BoundAggregate:
         raise unsupported("this aggregate", span_of(node))
     name, args, distinct = function.name, function.args, function.distinct
     if name == "count_if":
-        return BoundAggregate("count", (), False, _both(condition, args[0]), ())
+        return BoundAggregate("count", (), False, _both(condition, args[0]), (), name)
+    written = name
     if name in DISTINCT_FORM:
         name, args, distinct = DISTINCT_FORM[name], args[:1], True
     name = SAME_AS.get(name, name)
@@ -76,7 +84,7 @@ def bind_aggregate(node: exp.Expr) -> BoundAggregate:
         args, options = _literal_argument(name, args)
     if name == "count":
         args = _count_args(args, distinct)
-    return BoundAggregate(name, args, distinct and name not in SAME_WITH_DISTINCT, condition, options)
+    return BoundAggregate(name, args, distinct and name not in SAME_WITH_DISTINCT, condition, options, written)
 
 
 def _unwrap(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:

@@ -14,9 +14,10 @@ from sqlglot import exp
 from tidegate.bind.aggregates import contains_aggregate, is_aggregate
 from tidegate.bind.expressions import canonical_text
 from tidegate.bind.scope import Fallback, Scope, resolve
-from tidegate.bind.unsupported import check_expression, unsupported
+from tidegate.bind.unsupported import check_comparable, check_expression, unsupported
 from tidegate.errors import Span, make
 from tidegate.ir.specs import Order
+from tidegate.plan import Node
 from tidegate.plan.scalar import column_tree
 from tidegate.sql import span_of
 from tidegate.sql.groupings import several_groupings
@@ -162,9 +163,15 @@ def _resolve_with_aggregates(tree: exp.Expr, scope: Scope, resolve_name: Callabl
     return tree.transform(swap)
 
 
-def order_of(key: exp.Expr, column: str) -> Order:
-    """The order of a top-N by a column that holds the value of `key`."""
-    return Order(column, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
+def order_over(plan: Node, keys: Sequence[exp.Expr], names: Sequence[str]) -> tuple[Order, ...]:
+    """The order of a top-N over `plan`, whose columns of these names hold the values of `keys`."""
+    columns = {column.name: column for column in plan.schema}
+    for key, name in zip(keys, names, strict=True):
+        check_comparable([columns[name]], "ORDER BY", span_of(key), "order by")
+    return tuple(
+        Order(name, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
+        for key, name in zip(keys, names, strict=True)
+    )
 
 
 def _ordinal(node: exp.Expr) -> int | None:

@@ -105,7 +105,7 @@ def locate(analyzer: Analyzer, schema: Schema, trees: Sequence[exp.Expr], error:
 def _culprit(analyzer: Analyzer, schema: Schema, tree: exp.Expr, code: str) -> tuple[exp.Expr, Error] | None:
     """The innermost expression that Spark rejects with that code, and its error."""
     for child in tree.iter_expressions():
-        if not isinstance(child, _DEPENDENT):
+        if not isinstance(child, _DEPENDENT) and not (isinstance(tree, exp.Window) and child is tree.this):
             culprit = _culprit(analyzer, schema, child, code)
             if culprit is not None:
                 return culprit
@@ -141,11 +141,11 @@ def describe(
 
 
 def _core(select: exp.Select, scope: Scope) -> str:
-    """The SELECT without WITH, QUALIFY, ORDER BY and LIMIT, as Spark SQL."""
+    """The SELECT without WITH, DISTINCT, QUALIFY, ORDER BY and LIMIT, as Spark SQL."""
     core = select.copy()
     if any(part.unseen for part in scope.parts):
         core.set("expressions", [each for item in core.expressions for each in _expand_star(item, scope)])
-    for clause in ("with_", "qualify", "order", "limit", "offset", "hint"):
+    for clause in ("with_", "distinct", "qualify", "order", "limit", "offset", "hint"):
         core.set(clause, None)
     if scope.parts:
         _replace_joins(core, scope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -13,7 +13,8 @@ from tidegate.bind.context import Analyzer
 from tidegate.bind.events.views import EXTRACTED
 from tidegate.bind.expressions import canonical_text, typed_items, types_of
 from tidegate.bind.scope import WRITTEN
-from tidegate.bind.unsupported import check_comparable, make_storable
+from tidegate.bind.unsupported import check_comparable, check_type, make_storable
+from tidegate.core.schema import Column
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
 from tidegate.ir.windows import WindowSpec
@@ -63,7 +64,10 @@ def group(
     bound = [(bind_aggregate(node), f"__a{number}") for number, node in enumerate(calls.values())]
     used = [below.of_call(aggregate) for aggregate, _ in bound]
     columns = typed_items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())])
-    check_comparable((item.schema for item in columns if item.name in named), "GROUP BY", _hull(keys))
+    by_name = {item.name: item.schema for item in columns}
+    _check_keys(named, by_name, _hull(keys))
+    for node, (aggregate, _), (args, _) in zip(calls.values(), bound, used, strict=True):
+        _check_arguments(aggregate, [by_name[arg] for arg in args], span_of(node))
     arguments = make_storable(Project(plan, columns))
     types = types_of(analyzer, plan.schema, list(calls.values()))
     aggregates = tuple(
@@ -81,6 +85,21 @@ def group(
         identity = (*identity, spec.start, spec.end)
         by_text |= {canonical_text(column_tree(edge)): edge for edge in (spec.start, spec.end)}
     return Grouped(grouped, identity, tuple(_lift(tree, by_text, outs) for tree in trees))
+
+
+def _check_keys(keys: Mapping[str, exp.Expr], columns: Mapping[str, Column], span: Span | None) -> None:
+    """Reject keys that cannot be stored or compared."""
+    for name, tree in keys.items():
+        check_type(columns[name], span_of(tree))
+    check_comparable((columns[name] for name in keys), "GROUP BY", span)
+
+
+def _check_arguments(aggregate: BoundAggregate, args: Sequence[Column], span: Span | None) -> None:
+    """Reject arguments of an aggregate that cannot be stored, or compared where it compares them."""
+    for column in args:
+        check_type(column, span)
+    if aggregate.compares:
+        check_comparable(args, f"{aggregate.written.upper()}() of", span, "aggregate")
 
 
 def _aggregate_call(

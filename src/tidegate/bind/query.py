@@ -7,12 +7,12 @@ from typing import Literal
 
 from sqlglot import exp
 
-from tidegate.bind.clauses import Selected, limit_of, order_keys, order_of
+from tidegate.bind.clauses import Selected, limit_of, order_keys, order_over
 from tidegate.bind.context import Bound, Context, unique
 from tidegate.bind.scope import Scope
 from tidegate.bind.select import bind_select
 from tidegate.bind.source import BindQuery, fields_of
-from tidegate.bind.unsupported import cast, check_clauses, make_storable, unsupported
+from tidegate.bind.unsupported import cast, check_clauses, check_comparable, make_storable, unsupported
 from tidegate.core.schema import Schema
 from tidegate.errors import Error, make
 from tidegate.plan import Distinct, Item, Node, Project, Scalar, SetOp, TopN, UnionAll
@@ -50,7 +50,8 @@ def _apply_limit(query: exp.Query, plan: Node, scope: Scope) -> Node:
     for key in keys:
         if not isinstance(key.this, exp.Column):
             raise unsupported("ORDER BY of an expression here", span_of(key), "put the query into FROM (...)")
-    return TopN(make_storable(plan), (), tuple(order_of(key, key.this.name) for key in keys), *limit)
+    rows = make_storable(plan)
+    return TopN(rows, (), order_over(rows, keys, [key.this.name for key in keys]), *limit)
 
 
 def _result_columns(query: exp.SetOperation, context: Context, left: Bound, right: Bound) -> Schema:
@@ -86,7 +87,11 @@ def _combine(query: exp.SetOperation, left: Node, right: Node) -> Node:
     keeps_all = not query.args.get("distinct")
     if isinstance(query, exp.Union):
         both = UnionAll((*_sides(left), right))
-        return both if keeps_all else Distinct(make_storable(both))
+        if keeps_all:
+            return both
+        check_comparable(both.schema, "UNION of", span_of(query))
+        return Distinct(make_storable(both))
+    check_comparable(left.schema, f"{type(query).__name__.upper()} of", span_of(query))
     kind: Literal["except", "intersect"] = "except" if isinstance(query, exp.Except) else "intersect"
     return SetOp(kind, keeps_all, make_storable(left), make_storable(right))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidegate.bind.aggregates import contains_aggregate
-from tidegate.bind.clauses import Selected, group_keys, having, limit_of, order_keys, order_of, qualify, select_list
+from tidegate.bind.clauses import Selected, group_keys, having, limit_of, order_keys, order_over, qualify, select_list
 from tidegate.bind.context import Analyzer, Bound, Context, unique
 from tidegate.bind.expressions import ComputedColumns, canonical_text, describe, typed_items
 from tidegate.bind.grouping import check_grouped
@@ -153,8 +153,8 @@ def _distinct(select: exp.Select, plan: Node, items: tuple[Item, ...], parts: Pa
 
 
 def _top(rows: Node, parts: Parts, selected: dict[str, str], limit: tuple[int, int]) -> TopN:
-    order = tuple(order_of(key, selected[canonical_text(key.this)]) for key in parts.order)
-    return TopN(rows, (), order, *limit)
+    names = [selected[canonical_text(key.this)] for key in parts.order]
+    return TopN(rows, (), order_over(rows, parts.order, names), *limit)
 
 
 def _hidden(plan: Node, items: tuple[Item, ...], identity: tuple[str, ...]) -> tuple[Item, ...]:
@@ -192,8 +192,12 @@ def _add_ranks(analyzer: Analyzer, plan: Node, trees: Sequence[exp.Expr]) -> tup
 
 def _add_rank(analyzer: Analyzer, plan: Node, window: exp.Window, out: str) -> Node:
     columns = ComputedColumns(analyzer, plan, out)
-    partition = tuple(columns.name(tree) for tree in window.args.get("partition_by") or ())
+    partition = {columns.name(tree): tree for tree in window.args.get("partition_by") or ()}
     order = window.args.get("order")
-    keys = tuple(order_of(each, columns.name(each.this)) for each in (order.expressions if order else ()))
-    function = call(window.this)
-    return Rank(columns.plan(), partition, keys, function.name if function else "", out)
+    keys = order.expressions if order else ()
+    names = [columns.name(key.this) for key in keys]
+    rows, function = columns.plan(), call(window.this)
+    by_name = {column.name: column for column in rows.schema}
+    for name, tree in partition.items():
+        check_comparable([by_name[name]], "PARTITION BY", span_of(tree), "partition by")
+    return Rank(rows, tuple(partition), order_over(rows, keys, names), function.name if function else "", out)

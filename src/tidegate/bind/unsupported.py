@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from tidegate.core.schema import Column
-from tidegate.core.types import Type, parse_type
+from tidegate.core.types import Type, has_map, parse_type
 from tidegate.errors import Error, Span, make
 from tidegate.plan import Item, Node, Project, Scalar, keep
 from tidegate.plan.scalar import column_tree
@@ -137,8 +137,17 @@ def check_expression(tree: exp.Expr) -> None:
             raise unsupported("IN (SELECT ...) here", span_of(node), _ALONE)
         elif isinstance(node, exp.Query):
             raise unsupported("a subquery here", span_of(node), "put it into FROM")
+        elif _collates(node):
+            hint = "compare LOWER(...) of both sides, or group by it"
+            raise unsupported("a collation", span_of(node) or span_of(tree), hint, "rows are compared byte by byte")
         else:
             _check_call(node)
+
+
+def _collates(node: exp.Expr) -> bool:
+    function = call(node)
+    named = function is not None and function.name == "collate"
+    return named or isinstance(node, exp.Collate) or (isinstance(node, exp.DataType) and bool(node.args.get("collate")))
 
 
 def is_now(node: exp.Expr) -> bool:
@@ -218,10 +227,13 @@ def make_storable(plan: Node) -> Node:
 def check_type(column: Column, span: Span | None) -> None:
     """Reject types that rows cannot store."""
     if UNSTORABLE.search(column.type):
-        hint = f"write CAST({column.name} AS STRING), or leave it out"
-        raise unsupported(f"column {column.name} of type {column.type.upper()}", span, hint)
+        computed = column.name.startswith("__")
+        what = "a value" if computed else f"column {column.name}"
+        hint = f"write CAST({'...' if computed else column.name} AS STRING), or leave it out"
+        raise unsupported(f"{what} of type {column.type.upper()}", span, hint)
     if "struct<" in column.type and (field := _repeated_field(parse_type(column.type))) is not None:
-        message = f"column {column.name} has a STRUCT with two fields {field}"
+        what = "a value is" if column.name.startswith("__") else f"column {column.name} has"
+        message = f"{what} a STRUCT with two fields {field}"
         raise make("NOT_SUPPORTED", message=message, hint="name the fields: NAMED_STRUCT('a', x, 'b', y)", span=span)
 
 
@@ -233,12 +245,17 @@ def _repeated_field(type: Type) -> str | None:
     return next((field for inner in type.inner if (field := _repeated_field(inner)) is not None), None)
 
 
-def check_comparable(columns: Iterable[Column], what: str, span: Span | None) -> None:
-    """Reject maps where rows are compared: they have no order and no hash."""
+def check_comparable(columns: Iterable[Column], what: str, span: Span | None, verb: str = "compare") -> None:
+    """Reject maps where rows are compared, in nested values too: they have no order and no hash."""
     for column in columns:
-        if "map<" in column.type:
-            hint = f"compare map_entries({column.name}) instead" if not column.name.startswith("__") else None
-            raise unsupported(f"{what} a MAP", span, hint)
+        if not has_map(column.type):
+            continue
+        name = "..." if column.name.startswith("__") else column.name
+        whole = column.type.startswith("map<") and not has_map(column.type[1:])
+        instead = f"array_sort(map_entries({name}))" if whole else f"to_json({name})"
+        outer = column.type.partition("<")[0].upper()
+        inside = "" if outer == "MAP" else f" inside of {'an' if outer == 'ARRAY' else 'a'} {outer}"
+        raise unsupported(f"{what} a MAP{inside}", span, f"{verb} {instead} instead")
 
 
 def _item(plan: Node, column: Column) -> Item:

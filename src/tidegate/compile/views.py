@@ -15,11 +15,12 @@ from tidegate.bind.events.views import WINDOW_EDGES, with_window_edges
 from tidegate.bind.relation import sink_entry
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
-from tidegate.bind.unsupported import unsupported
+from tidegate.bind.unsupported import check_comparable, unsupported
 from tidegate.bind.view import NO_EXTRAS, BoundView, Extras, bind_definition
 from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.bus import BUS
 from tidegate.catalog.options import accept
+from tidegate.circuit.lower import circuit_of
 from tidegate.core.schema import Schema
 from tidegate.errors import Warning_, make
 from tidegate.plan import Node, Rank, View, walk
@@ -85,6 +86,7 @@ def compile_query(
     bound = bind_definition(name, query, aliases, _context(catalog, analyzer), extras)
     plan = rewrite(bound.plan)
     _check_ranks(plan, query)
+    _check_hashed(plan, query)
     output = _final_output(plan, bound, query)
     return CompiledView(
         name=name,
@@ -239,6 +241,16 @@ def _final_output(plan: Node, view: BoundView, query: Query) -> Node | None:
         message = f"'emit_final' = '{option}': the view has no such column"
         raise make("UNKNOWN_COLUMN", message=message, hint=f"its columns are {', '.join(names)}", span=query.span)
     return final_gate(plan, column, query.span)
+
+
+def _check_hashed(plan: Node, query: Query) -> None:
+    """Reject a plan in which some operator hashes columns that have no hash: no step could run. Binding rejects what it
+    can point at; this finds the rest."""
+    for op in circuit_of("", plan, "changelog", len(plan.columns)).ops:
+        for port in op.ports:
+            hashed = {*port.key, *(column for _, columns in port.hashes for column in columns)}
+            columns = (column for column in port.columns if column.name in hashed)
+            check_comparable(columns, f"{op.label} over", query.span)
 
 
 def _check_ranks(plan: Node, query: Query) -> None:

@@ -56,6 +56,7 @@ _OF_ARROW = {
     pa.large_binary(): "binary",
     pa.binary_view(): "binary",
 }
+_MAP = re.compile(r"\bmap<")
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z0-9_]+|'(?:[^'\\]|\\.)*'|\S)")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
@@ -211,6 +212,11 @@ def decimal_parts(name: str) -> tuple[int, int] | None:
     """Precision and scale of a decimal type; None for any other type."""
     parsed = parse_type(name)
     return parsed.digits if parsed.name == "decimal" else None
+
+
+def has_map(name: str) -> bool:
+    """True if values of a type are or contain maps, which have no order and no hash."""
+    return _MAP.search(name) is not None
 
 
 def arrow_schema(columns: Schema) -> pa.Schema:

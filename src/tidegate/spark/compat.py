@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 SPARKS_STATE = {
@@ -236,6 +238,31 @@ def use_young_collector() -> None:
     gc.collect()
     gc.freeze()
     vars(pyspark.daemon)["gc"] = YoungCollector
+
+
+def rows_of(frame: DataFrame) -> pa.Table:
+    """The rows of a query. PySpark casts them to a schema in which fields of structs and elements of arrays may be
+    required; Arrow then rejects a NULL in place of the whole struct, and the empty array. The schema is a cached
+    property, so it can be given."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = [StructField(each.name, _optional(each.dataType), each.nullable) for each in frame.schema.fields]
+    frame.__dict__["schema"] = StructType(fields)
+    return frame.toArrow()
+
+
+def _optional(kind: DataType) -> DataType:
+    """The type with fields and elements that may be NULL."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    match kind:
+        case StructType():
+            return StructType([StructField(each.name, _optional(each.dataType), True) for each in kind.fields])
+        case ArrayType():
+            return ArrayType(_optional(kind.elementType), True)
+        case MapType():
+            return MapType(_optional(kind.keyType), _optional(kind.valueType), True)
+    return kind
 
 
 class AnalysisSession:

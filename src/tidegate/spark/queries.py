@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.schema import Schema
 from tidegate.core.types import nullable_schema
-from tidegate.errors import Error, did_you_mean
+from tidegate.errors import Error, did_you_mean, make
+from tidegate.spark.compat import rows_of
 from tidegate.spark.conditions import error_of, quiet
 from tidegate.spark.types import struct_type
 
@@ -36,9 +37,13 @@ class Queries:
                 self._frame(schema, table).createOrReplaceTempView(name)
             try:
                 with quiet():
-                    return self._spark.sql(sql, args=dict(arguments or {}) or None).toArrow()
+                    return rows_of(self._spark.sql(sql, args=dict(arguments or {}) or None))
             except (PySparkException, Py4JJavaError) as failure:
                 raise _explained(failure, tables) from None
+            except (pa.ArrowException, ValueError) as failure:
+                hint = "CAST the column to the type that is meant, or leave it out"
+                message, detail = "the types of this result have no values outside of Spark", str(failure)
+                raise make("NOT_SUPPORTED", message=message, detail=detail, hint=hint) from failure
             finally:
                 for name in tables:
                     self._spark.catalog.dropTempView(name)

@@ -13,6 +13,7 @@ from tidegate.bind.events.paths import with_paths
 from tidegate.bind.source import relation_name
 from tidegate.catalog import Catalog, Relation
 from tidegate.core.schema import names
+from tidegate.core.types import has_map
 from tidegate.errors import make
 from tidegate.sql import call, render, span_of
 from tidegate.sql.grammar import WITHIN
@@ -120,10 +121,10 @@ def _one_answer(select: exp.Query, relation: Relation, catalog: Catalog) -> exp.
         read = catalog.find(name)
         return None if read is None else names(read.columns)
 
-    ordering = [number for number, column in enumerate(relation.columns, 1) if "map<" not in column.type]
+    ordering = [number for number, column in enumerate(relation.columns, 1) if not has_map(column.type)]
     types = [column.type for name in relation.dependencies for column in catalog.readable(name).columns]
     functions = [function.name for node in select.walk() if (function := call(node)) is not None]
-    maps = any("map<" in type for type in types) or any("map" in name for name in functions)
+    maps = any(has_map(type) for type in types) or any("map" in name for name in functions)
     return deterministic(select, columns, ordering, maps)
 
 

@@ -8,6 +8,7 @@ from tidegate.circuit.model import Branch, Filter, LateFilter, Project
 from tidegate.core.quoting import identifier
 from tidegate.core.schema import Schema
 from tidegate.core.schema import names as names_of
+from tidegate.core.types import has_map
 from tidegate.ir.windows import WatermarkTest
 
 Branches = tuple[Branch, ...]
@@ -48,4 +49,4 @@ def drop_late(rows: Branches, tests: tuple[WatermarkTest, ...]) -> Branches:
 
 def hashable(columns: Schema) -> tuple[str, ...]:
     """The columns that Spark can hash: maps have no hash."""
-    return tuple(column.name for column in columns if "map<" not in column.type)
+    return tuple(column.name for column in columns if not has_map(column.type))
