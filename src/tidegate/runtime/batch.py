@@ -32,8 +32,10 @@ class Batch:
         boundary: Boundary,
         on_events: Callable[[], None] = lambda: None,
         marks: Mapping[str, str] | None = None,
+        check_keys: Callable[[Relation, pa.Table, Sequence[pa.Table]], None] = lambda relation, rows, earlier: None,
     ) -> None:
         self._catalog, self._log, self._on_events, self._marks = catalog, log, on_events, marks
+        self._check_keys = check_keys
         self.boundary = boundary
         self._parts: list[Part] = []
         self._advanced: dict[str, int | float | str] = {}
@@ -43,7 +45,10 @@ class Batch:
         """Add rows: dicts, tuples, Arrow, Polars or pandas."""
         target = self._insertable(relation)
         rows = documents_as_text(rows) if target.name == BUS else rows
-        self._parts.append((target.name, coerce(rows, _with_null_keys(target.columns, target.primary_key)), 1))
+        table = coerce(rows, _with_null_keys(target.columns, target.primary_key))
+        if target.append_only and target.primary_key:
+            self._check_keys(target, table, [part for name, part, _ in self._parts if name == target.name])
+        self._parts.append((target.name, table, 1))
 
     @public
     def delete(self, relation: str, rows: Any) -> None:

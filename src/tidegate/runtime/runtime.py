@@ -20,6 +20,7 @@ from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.definitions import Definitions
 from tidegate.runtime.event_results import EventResults
 from tidegate.runtime.execute import StatementExecutor
+from tidegate.runtime.known_keys import KnownKeys
 from tidegate.runtime.monitoring import Totals
 from tidegate.runtime.polled_tables import PolledTables
 from tidegate.runtime.readiness import Readiness, Shares
@@ -90,6 +91,7 @@ class Runtime:
             self._dead_letters,
         )
         self.contents = Contents(self.catalog, self.log, self.inserts, self.ledger, self.spark, self.readiness, system)
+        self.known_keys = KnownKeys(self.contents, self.inserts)
         self.tables = PolledTables(self.catalog, self.ledger, self.inserts, self.log, self.contents, self.spark)
         self.captures = Captures(folder, self.catalog, self.inserts, self.ledger, self.log, self.contents, self.now_us)
         self.sinks = Sinks(folder, self.log)
@@ -132,7 +134,9 @@ class Runtime:
         script that it comes from."""
         self.check_writable()
         marks = None if script is None else {script.mark: script.digest}
-        return Batch(lambda: self.catalog.value, self.inserts, self.boundary, self._on_events, marks)
+        return Batch(
+            lambda: self.catalog.value, self.inserts, self.boundary, self._on_events, marks, self.known_keys.check
+        )
 
     def subscribe(
         self, relation: str, *, from_step: int | None = None, snapshot: bool = False, timeout: float | None = None
