@@ -68,8 +68,8 @@ def test_rows_of_a_key_below_the_watermark_do_not_change():
 def test_advance_sets_the_watermark_and_never_lowers_it():
     table = relation(lateness(5))
     step(table, ("a", 10))
-    table.time.advance(1, 8)
-    table.time.advance(1, 3)
+    table.time.advance(1, 8, clock=0)
+    table.time.advance(1, 3, clock=0)
     assert table.time.watermark(1) == 8
     table.time.end()
     assert table.time.watermark(1) == INFINITE

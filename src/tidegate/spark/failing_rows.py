@@ -38,12 +38,19 @@ CODE = "EXPRESSION_FAILED"
 EXPLAINED = 20
 """The number of failed rows per step for which the expression and the reason are looked for."""
 
-MAX_BYTES, MAX_ELEMENTS = 1 << 27, 1 << 24
-"""Longer texts, and arrays and maps of more elements, are not stored: a row has to fit into memory several times."""
+MAX_BYTES = 1 << 24
+"""Larger values are not stored: the rows of a batch have to fit into memory together."""
+
+_AMPLIFYING = re.compile(
+    r"\b(repeat|array_repeat|sequence|[lr]pad|space|replace|regexp_replace|translate|overlay|concat(_ws)?|array_join"
+    r"|flatten|transform|aggregate|reduce|zip_with|arrays_zip|format_string|printf|map_concat|array_insert)\(",
+    re.IGNORECASE,
+)
+"""Functions that make large values of small ones."""
 
 _UNFIT = {
-    "string": "the text is not UTF-8, or larger than 128 MiB",
-    "binary": "it is larger than 128 MiB",
+    "string": "the text is not UTF-8, or larger than 16 MiB",
+    "binary": "it is larger than 16 MiB",
     **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), "the time is outside of the years 1 to 9999"),
 }
 
@@ -159,16 +166,52 @@ def unfit(consumer: Consumer, prefix: str) -> list[str]:
 
 def unfit_value(sql: str, type: str) -> str | None:
     """The condition under which a value of a type cannot be held; None if every value can be."""
-    return _unfit(sql, parse_type(type), 0)
+    parsed = parse_type(type)
+    size = _bytes(sql, parsed, 0)
+    tests = [f"coalesce({size} > {MAX_BYTES}, FALSE)"] if size is not None else []
+    tests += [test] if (test := _unfit(sql, parsed, 0)) is not None else []
+    return f"({' OR '.join(tests)})" if tests else None
+
+
+def bounded(sql: str, type: str) -> str:
+    """The expression, raising an error for a value that is too large. A value that an expression made of little input
+    must not reach the rows that Spark copies, since what happens there is not caught."""
+    size = _bytes("v", parse_type(type), 0) if _AMPLIFYING.search(sql) else None
+    if size is None:
+        return sql
+    checked = f"v -> IF(coalesce({size} > {MAX_BYTES}, FALSE), raise_error('it is larger than 16 MiB'), v)"
+    return f"element_at(transform(array({sql}), {checked}), 1)"
+
+
+def _bytes(sql: str, type: Type, depth: int) -> str | None:
+    """About how many bytes a value has; None if a value of the type is never large."""
+    match type.name:
+        case "string" | "binary":
+            return f"octet_length({sql})"
+        case "array":
+            of_element = _bytes(f"e{depth}", type.inner[0], depth + 1)
+            slots = f"8L * size({sql})"
+            if of_element is None:
+                return slots
+            total = f"aggregate({sql}, {slots}, (b{depth}, e{depth}) -> b{depth} + coalesce({of_element}, 0L))"
+            return f"IF({slots} > {MAX_BYTES}, {slots}, {total})"
+        case "map":
+            parts = zip(("map_keys", "map_values"), type.inner, strict=True)
+            sizes = (_bytes(f"{part}({sql})", Type("array", (inner,)), depth) for part, inner in parts)
+        case "struct":
+            fields = zip(type.fields, type.inner, strict=True)
+            sizes = (_bytes(f"{sql}.{identifier(name)}", inner, depth) for name, inner in fields)
+        case _:
+            return None
+    known = [f"coalesce({size}, 0L)" for size in sizes if size is not None]
+    return f"({' + '.join(known)})" if known else None
 
 
 def _unfit(sql: str, type: Type, depth: int) -> str | None:
     tests: list[str | None]
     match type.name:
         case "string":
-            tests = [f"NOT is_valid_utf8({sql}) OR octet_length({sql}) > {MAX_BYTES}"]
-        case "binary":
-            tests = [f"octet_length({sql}) > {MAX_BYTES}"]
+            tests = [f"NOT is_valid_utf8({sql})"]
         case "date" | "timestamp" | "timestamp_ntz":
             cut = slice(0, 10) if type.name == "date" else slice(None)
             first, last = (f"CAST('{each[cut]}' AS {type.name})" for each in (FIRST_TIME, LAST_TIME))
@@ -177,11 +220,10 @@ def _unfit(sql: str, type: Type, depth: int) -> str | None:
             fields = zip(type.fields, type.inner, strict=True)
             tests = [_unfit(f"{sql}.{identifier(name)}", inner, depth) for name, inner in fields]
         case "array":
-            tests = [f"size({sql}) > {MAX_ELEMENTS}", _any_unfit(sql, type.inner[0], depth)]
+            tests = [_any_unfit(sql, type.inner[0], depth)]
         case "map":
             keys, values = type.inner
-            tests = [f"size({sql}) > {MAX_ELEMENTS}"]
-            tests += [_any_unfit(f"map_keys({sql})", keys, depth), _any_unfit(f"map_values({sql})", values, depth)]
+            tests = [_any_unfit(f"map_keys({sql})", keys, depth), _any_unfit(f"map_values({sql})", values, depth)]
         case _:
             return None
     found = [f"coalesce({test}, FALSE)" for test in tests if test is not None]
@@ -300,6 +342,7 @@ class FailingRows:
         with quiet():
             try:
                 frame = self._spark.sql(f"SELECT * FROM {rows}")
+                sql = bounded(sql, type) if type else sql
                 caught = frame.select(catching(self._spark, f"named_struct('value', {sql})").alias("caught"))
                 test = (type and unfit_value("caught.value", type)) or "FALSE"
                 (failed, unfit), *_ = caught.selectExpr("caught IS NULL", test).collect()

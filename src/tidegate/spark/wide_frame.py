@@ -14,7 +14,7 @@ from tidegate.core.schema import Schema
 from tidegate.spark.catching import catching
 from tidegate.spark.consumers import GUARD, Consumer, rounds_of
 from tidegate.spark.expressions import inside, literal, quoted
-from tidegate.spark.failing_rows import columns_read, unfit
+from tidegate.spark.failing_rows import bounded, columns_read, unfit
 from tidegate.spark.types import struct_type
 
 ADDRESS = [
@@ -181,10 +181,12 @@ def _rounds(consumer: Consumer, struct: str, prefix: str | None, ordered: bool, 
     rounds = []
     carried = 0
     order = quoted(SEQ) if ordered else quoted(ORDER) if _keeps_order(consumer.branch) else "0L"
+    types = {column.name: column.type for column in consumer.branch.columns}
     for filters, items, tests in rounds_of(consumer.branch):
         guard = "`__error` IS NULL" if prefix is None else f"{quoted(prefix)}.{quoted(WEIGHT)} IS NOT NULL"
         conditions = [guard, *(f"({inside(sql, prefix)})" for sql in filters)]
-        fields = [f"{literal(name)}, {inside(sql, prefix)}" for name, sql in items]
+        computed = [(name, inside(sql, prefix)) for name, sql in items]
+        fields = [f"{literal(name)}, {bounded(sql, types[name]) if name in types else sql}" for name, sql in computed]
         fields.append(f"{literal(WEIGHT)}, {inside(quoted(WEIGHT), prefix)}")
         if consumer.ordered:
             fields.append(f"{literal(SEQ)}, {inside(order, prefix)}")

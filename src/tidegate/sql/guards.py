@@ -12,7 +12,7 @@ def guard_calls(tree: exp.Expr) -> exp.Expr:
     """The expression with guarded calls. It may change the tree it is given.
 
     Spark compares the absolute value of an index with the size of the array. That of the smallest INT is negative, so
-    `element_at` reads memory far away from the array.
+    `element_at` and `try_element_at` read memory far away from the array.
     """
     return tree.transform(_guard, copy=False) if _has_calls(tree) else tree
 
@@ -22,7 +22,8 @@ def _has_calls(tree: exp.Expr) -> bool:
 
 
 def _is_element_at(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() == "element_at" and len(node.expressions) == 2
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    return name in ("element_at", "try_element_at") and len(node.expressions) == 2
 
 
 def _guard(node: exp.Expr) -> exp.Expr:
