@@ -171,6 +171,29 @@ def test_a_view_can_stop_the_pipeline_and_names_the_ways_out(spark: SparkSession
         assert [row for *_, row in errors(db)] == ["2"]
 
 
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_lines_that_are_not_utf_8_are_malformed_rows(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    line = b"%d,%s,%d\n" if format == "csv" else b'{"id": %d, "gr\xc3\xb6\xc3\x9fe": "%s", "n": %d}\n'
+    head = b"id,gr\xc3\xb6\xc3\x9fe,n\n" if format == "csv" else b""
+    texts = [b"a", b"\xff\xfe", "\u00e9\ufffd\U0001f600".encode(), b"z\xc3", b"d"]
+    (rows / f"one.{format}").write_bytes(head + b"".join(line % (n, text, n) for n, text in enumerate(texts)))
+    with tidegate.connect(tmp_path / "folder", spark=spark) as db:
+        header = ", header = 'true'" if format == "csv" else ""
+        db.sql(
+        columns = "id INT, `gr\u00f6\u00dfe` STRING, n INT"
+        db.sql(f"CREATE SOURCE s ({columns}) FROM FILES (path = '{rows}'{header}) FORMAT {format}")
+        )
+        db.sql("CREATE MATERIALIZED VIEW plain AS SELECT id, `gr\u00f6\u00dfe` AS x FROM s")
+        db.sql("CREATE MATERIALIZED VIEW upper AS SELECT id, upper(`gr\u00f6\u00dfe`) AS x FROM s WHERE n >= 0")
+        db.run_once()
+        expected = [(0, "a"), (2, "\u00e9\ufffd\U0001f600"), (4, "d")]
+        assert sorted(db.query("SELECT * FROM plain").rows()) == expected
+        assert sorted(db.query("SELECT * FROM upper").rows()) == [(n, text.upper()) for n, text in expected]
+        assert [code for _, _, code, _, _ in errors(db)] == ["MALFORMED_ROW"] * 2
+
+
 def test_values_in_files_that_no_view_can_hold_are_malformed_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Files whose columns are only selected are read by workers, others by Spark: both reject the same rows."""
     rows = tmp_path / "rows"

@@ -22,6 +22,7 @@ from tidegate.connectors.contract import (
     StreamSource,
     Unreadable,
 )
+from tidegate.connectors.files.csv_bytes import ENCODING, bytes_as_characters, decode_texts
 from tidegate.connectors.files.options import ReadOptions, read_options
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
@@ -122,6 +123,8 @@ class FilesSource(StreamSource, FileStream, ParquetFiles):
     def stream(self, spark: SparkSession, context: SourceContext) -> DataFrame:
         self._prepare(spark)
         frame = _left(self._reader(spark).load(self.options.folder), context)
+        if self._reads_bytes:
+            frame = decode_texts(frame, self.spec.columns)
         columns = [frame[identifier(name)] for name in names(self.spec.columns)]
         error, raw = self._error_columns()
         return frame.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT), self._sequence().alias(SEQ), error, raw)
@@ -173,6 +176,12 @@ class FilesSource(StreamSource, FileStream, ParquetFiles):
     def forgetting(self, position: Position, paths: Sequence[str]) -> Position:
         return {"files": [path for path in position["files"] if path not in paths]}
 
+    @property
+    def _reads_bytes(self) -> bool:
+        """True if texts are decoded after reading. Quotes are a single character for Spark, so they must be ASCII."""
+        csv = self.options.csv
+        return self.options.format == "csv" and f"{csv.quote}{csv.escape}".isascii()
+
     def _prepare(self, spark: SparkSession) -> None:
         """Set options of the session. By default Spark lists with a task per file, which takes minutes for some
         thousand files; a few tasks per core take seconds."""
@@ -217,10 +226,14 @@ class FilesSource(StreamSource, FileStream, ParquetFiles):
                 "escape": options.csv.escape,
                 "nullValue": options.csv.null_value,
             }
+        if self._reads_bytes:
+            settings |= {key: bytes_as_characters(settings[key] or "") for key in ("sep", "nullValue")}
+            settings["encoding"] = ENCODING
         return settings
 
     def _schema(self) -> StructType:
-        fields = [StructField(c.name, DataType.fromDDL(c.type), True) for c in self.spec.columns]
+        in_file = bytes_as_characters if self._reads_bytes else str
+        fields = [StructField(in_file(c.name), DataType.fromDDL(c.type), True) for c in self.spec.columns]
         if self.options.format != "parquet":
             fields.append(StructField(CORRUPT, StringType(), True))
         return StructType(fields)
