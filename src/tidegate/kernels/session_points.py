@@ -155,14 +155,15 @@ class Extents:
         table.write(self._with_order_key(added, 0), self._with_order_key(removed, 0), added.height - removed.height)
 
     def close(self, over: pl.DataFrame, hashes: pl.Series, watermark: int, state: State) -> pl.DataFrame:
-        """Stores the sessions `over` as closed. Returns all closed sessions stored for keys with these hashes."""
+        """Stores the sessions `over` as closed, if a row could still reopen one. Returns all such sessions of keys with
+        these hashes."""
         each = self.each(over)
         closed = state.table("closed", types_of(each, self._ident), self._ident)
-        known = closed.groups(hashes)
-        closed.write(each, grown=each.height)
-        self._by_time("closed_by_time", each, state).write(self._with_order_key(each, self._gap), grown=each.height)
-        both = pl.concat([known.select(each.columns), each])
-        return both.filter(pl.col(END) + self._lateness + self._gap > watermark)
+        reopens = pl.col(END) + self._lateness + self._gap > watermark
+        known, fresh = closed.groups(hashes).filter(reopens), each.filter(reopens)
+        closed.write(fresh, grown=fresh.height)
+        self._by_time("closed_by_time", each, state).write(self._with_order_key(fresh, self._gap), grown=fresh.height)
+        return pl.concat([known.select(each.columns), fresh])
 
     def evict(self, watermark: int, state: State) -> None:
         """Evicts sessions that were closed more than a gap ago."""
