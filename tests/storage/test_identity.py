@@ -40,6 +40,7 @@ SPECS: dict[str, specs.KernelSpec] = {
     "assign_windows": specs.AssignWindowsSpec(WINDOW, NAMES, ("k",)),
     "distinct": specs.DistinctSpec(NAMES, False, (TEST,), True),
     "emit_gate": GATE,
+    "evicting": specs.EvictingSpec(specs.SetOpSpec("intersect", False, NAMES), ("n", "n"), ((TEST,), ())),
     "gated": specs.GatedAggregateSpec(AGGREGATE, GATE),
     "hold_back": specs.HoldBackSpec(NAMES, (TEST,)),
     "interval_join": joins.IntervalJoinSpec(
@@ -58,6 +59,7 @@ GOLDEN = {
     "assign_windows": "0cd1b696ea70",
     "distinct": "4e742cb21f5b",
     "emit_gate": "c83723c1f62b",
+    "evicting": "18d4b447acdc",
     "gated": "cfc8d2a92c32",
     "hold_back": "21fd1b3f7122",
     "interval_join": "25c31c49bcbe",
@@ -108,6 +110,19 @@ def test_every_field_counts() -> None:
         op_id(AGGREGATE, (PORT,), COLUMNS, 4),
     }
     assert len(ids) == len(SPECS) + 7
+
+
+@pytest.mark.parametrize("name", ["aggregate", "distinct", "join", "set_operation", "top_n"])
+def test_eviction_does_not_count(name: str) -> None:
+    """It changes no answer, and the op takes over the state of a version that evicted less."""
+    evicting = specs.EvictingSpec(SPECS[name], ("n",), ((TEST,),))  # type: ignore[arg-type]
+    assert identity(evicting) == identity(SPECS[name])
+
+
+def test_that_a_top_n_stores_only_its_top_does_not_count() -> None:
+    spec = SPECS["top_n"]
+    assert isinstance(spec, specs.TopNSpec)
+    assert identity(replace(spec, append_only=True)) == identity(spec)
 
 
 def test_nullability_does_not_count() -> None:

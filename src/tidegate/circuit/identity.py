@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tidegate.circuit.model import Branch, Port
 from tidegate.circuit.stored import CODEC
 from tidegate.core.records import Codec, canonical
 from tidegate.core.schema import Schema
-from tidegate.ir.specs import KernelSpec
+from tidegate.ir.specs import EvictingSpec, KernelSpec, TopNSpec
 
 DIGITS = 12
 
@@ -26,7 +27,18 @@ def digest(parts: Iterable[object], codec: Codec = CODEC) -> str:
 def op_id(kernel: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int, codec: Codec = CODEC) -> str:
     """Hashes an op. Upstream ops are named by their ids in the branches, so the hash covers all of them. `since` is the
     step after which an op over an input begins."""
-    return digest((kernel, [_port(port) for port in ports], types(columns), since), codec)
+    return digest((answering(kernel), [_port(port) for port in ports], types(columns), since), codec)
+
+
+def answering(kernel: KernelSpec) -> KernelSpec:
+    """The part of a spec that decides about answers. What is evicted or not stored besides changes none, so the op
+    continues with state that holds more, as a version stored it that did not know of that."""
+    match kernel:
+        case EvictingSpec(inner=inner):
+            return answering(inner)
+        case TopNSpec(append_only=True):
+            return replace(kernel, append_only=False)
+    return kernel
 
 
 def branch_definition(branch: Branch) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from tidegate.ir.specs import (
     AggregateSpec,
     AssignWindowsSpec,
     DistinctSpec,
+    EvictingSpec,
     GatedAggregateSpec,
     GateSpec,
     HoldBackSpec,
@@ -68,6 +69,13 @@ def _(spec: WindowAggregateSpec) -> str:
 def _(spec: AssignWindowsSpec) -> str:
     per = f" per {', '.join(spec.partition)}" if spec.partition else ""
     return f"assign {window_text(spec.window)}{per}"
+
+
+@label.register
+def _(spec: EvictingSpec) -> str:
+    """As without eviction: metrics of an op keep their name."""
+    late = [_test(test) for tests in spec.late for test in tests]
+    return f"{label(spec.inner)}{', late if ' if late else ''}{' or '.join(late)}"
 
 
 @label.register

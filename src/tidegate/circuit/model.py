@@ -15,6 +15,7 @@ from tidegate.ir.joins import IntervalJoinSpec, LookupJoinSpec
 from tidegate.ir.specs import (
     AggregateSpec,
     DistinctSpec,
+    EvictingSpec,
     GatedAggregateSpec,
     GateSpec,
     HoldBackSpec,
@@ -124,6 +125,7 @@ class Op:
             | HoldBackSpec
             | IntervalJoinSpec
             | LookupJoinSpec
+            | EvictingSpec
         )
         evicts_groups = isinstance(self.kernel, AggregateSpec | DistinctSpec) and bool(self.kernel.evict_before)
         return evicts_groups or isinstance(self.kernel, evicting)
@@ -142,7 +144,7 @@ class Op:
                 return watermark is not None
             case IntervalJoinSpec(watermarks=watermarks, proctime=proctime):
                 return proctime or watermarks != (None, None)
-            case GateSpec() | GatedAggregateSpec() | HoldBackSpec() | TemporalFilterSpec():
+            case GateSpec() | GatedAggregateSpec() | HoldBackSpec() | TemporalFilterSpec() | EvictingSpec():
                 return True
         return False
 

@@ -83,7 +83,8 @@ class TopNSpec:
 
     All columns ascending (NULLs first) break ties of `order`, so the answer is unique. `rank` names an added column
     with the `function` (row_number, rank, dense_rank) of each row, or is None; under rank and dense_rank ties share a
-    rank.
+    rank. `append_only`: the input never retracts, so rows behind the top are not stored. That changes no answer, and is
+    no part of the op's identity.
     """
 
     columns: tuple[str, ...]
@@ -93,6 +94,7 @@ class TopNSpec:
     offset: int = 0
     function: str = "row_number"
     rank: str | None = None
+    append_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,26 @@ class TemporalFilterSpec:
     until: str | None
 
 
+@dataclass(frozen=True)
+class EvictingSpec:
+    """An operator whose rows are evicted once no input can change or match them any more.
+
+    `order` names a column of each port, equal in rows that meet, by which rows are stored. Rows of a port are evicted
+    when they pass all its tests of `evict_before` (none: never), of which the first is of that column. Rows that pass
+    the tests of `late` are rejected; without such tests no row is late. The state is that of `inner`, which alone
+    identifies the op.
+    """
+
+    inner: AggregateSpec | DistinctSpec | SetOpSpec | TopNSpec | JoinSpec
+    order: tuple[str, ...]
+    evict_before: tuple[tuple[WatermarkTest, ...], ...]
+    late: tuple[tuple[WatermarkTest, ...], ...] = ()
+    delayed: tuple[bool, ...] = ()
+
+
 KernelSpec = (
     AggregateSpec
+    | EvictingSpec
     | DistinctSpec
     | SetOpSpec
     | TopNSpec

@@ -7,6 +7,7 @@ from tidegate.ir import specs
 from tidegate.kernels.aggregate import Aggregate
 from tidegate.kernels.api import Kernel
 from tidegate.kernels.assign_windows import make_assign
+from tidegate.kernels.evicting import Evicting
 from tidegate.kernels.gate import EmitOnClose, Gate, GatedAggregate, closes_once
 from tidegate.kernels.hold_back import HoldBack
 from tidegate.kernels.joins.incremental import Join
@@ -26,6 +27,8 @@ def make(spec: specs.KernelSpec) -> Kernel:
     match spec:
         case specs.AggregateSpec():
             return Aggregate(spec)
+        case specs.EvictingSpec():
+            return Evicting(spec, make(spec.inner))
         case specs.DistinctSpec():
             return Distinct(spec)
         case specs.SetOpSpec():

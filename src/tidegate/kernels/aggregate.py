@@ -10,14 +10,15 @@ import polars as pl
 
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import AggregateSpec
-from tidegate.kernels.aggregates.bags import all_entries, evict_values
+from tidegate.kernels.aggregates.bags import all_entries, table_name, value_ident
 from tidegate.kernels.aggregates.exact import ExactSums
 from tidegate.kernels.aggregates.partial import Partial, Parts
 from tidegate.kernels.aggregates.plan import Plan
 from tidegate.kernels.aggregates.step import GroupStep, results
 from tidegate.kernels.api import Clock, Delta, NeverLate, RowError, State
+from tidegate.kernels.evicting import StateTable, evict_passed
 from tidegate.kernels.group_limit import GroupLimit
-from tidegate.kernels.watermarks import evict, watermarks_for, with_eviction_order
+from tidegate.kernels.watermarks import with_eviction_order
 
 
 class Aggregate(NeverLate):
@@ -27,7 +28,7 @@ class Aggregate(NeverLate):
         self.spec, self.plan = spec, Plan(spec)
         self._partial = Partial(self.plan)
         self._cap = None if spec.max_groups is None else GroupLimit(spec.keys, spec.max_groups)
-        self._evict_before, self._delayed = spec.evict_before, spec.delayed
+        self._evict_before = spec.evict_before
 
     @property
     def hashes_after_combine(self) -> bool:
@@ -41,13 +42,20 @@ class Aggregate(NeverLate):
 
     def step_with_hash(self, rows: pl.DataFrame | None, clock: Clock, state: State, first: bool) -> Delta:
         """As `step`, with the hash of its group in every change."""
-        begins = first and self.plan.spec.scalar
-        dropped = self._evict(clock, state)
+        delta = self._changed(rows, clock, state, first and self.plan.spec.scalar)
+        return replace(delta, evicted=evict_passed(self.tables(), (self._evict_before,), clock.watermarks, state))
+
+    def tables(self) -> list[StateTable]:
+        bags = [number for number, values in enumerate(self.plan.values) if values.stored]
+        values = [StateTable(table_name(number), value_ident(self.plan, number), counted=False) for number in bags]
+        return [StateTable("groups", self.spec.keys), *values]
+
+    def _changed(self, rows: pl.DataFrame | None, clock: Clock, state: State, begins: bool) -> Delta:
         if rows is None or rows.is_empty():
             if not begins:
-                return Delta(evicted=dropped)
+                return Delta()
             rows = self.plan.empty_input()
-        rows = with_eviction_order(rows, self._evict_before)
+        rows = with_eviction_order(rows, self._evict_before[0].column if self._evict_before else None)
         errors: list[RowError] = []
         if self._cap is not None:
             rows, errors = self._cap.admit(rows, state)
@@ -55,15 +63,7 @@ class Aggregate(NeverLate):
         if begins and parts.groups.is_empty():
             parts = _zero(parts)
         changes = None if parts.groups.is_empty() else GroupStep(self.plan, parts, clock, state).changes(with_hash=True)
-        return Delta(changes, errors, evicted=dropped)
-
-    def _evict(self, clock: Clock, state: State) -> int:
-        """Evicts the groups that can no longer change, and returns their number. No row of this step belongs to one."""
-        ended = evict("groups", self.spec.keys, self._evict_before, watermarks_for(clock, self._delayed), state)
-        if ended is None:
-            return 0
-        evict_values(self.plan, ended, state)
-        return ended.height
+        return Delta(changes, errors)
 
     def content(self, state: State) -> pl.DataFrame | None:
         return groups_content(self.plan, state)

@@ -82,6 +82,7 @@ class Table(Protocol):
     """Rows of state, at most one per identity (`ident` columns, NULLs equal), ordered by the hash `__h`."""
 
     schema: pl.Schema
+    within: str | None
 
     def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
         """The stored rows whose hash and identity equal those of a row of `keys` (which has `__h` and the ident)."""
@@ -108,8 +109,9 @@ class Table(Protocol):
         """A lower bound of all hashes, including writes of this step; None if the table is empty."""
         ...
 
-    def between(self, low: int | None, high: int | None) -> pl.DataFrame:
-        """The stored rows whose hash is at least `low` and below `high` (None: no limit)."""
+    def between(self, low: int | None, high: int | None, pending: bool = False) -> pl.DataFrame:
+        """The stored rows whose hash is at least `low` and below `high` (None: no limit). `pending`: as the writes of
+        this step so far leave them."""
         ...
 
     def evict_below(self, high: int | None) -> pl.DataFrame:

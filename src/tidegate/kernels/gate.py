@@ -175,7 +175,7 @@ class EvictedGroups(Aggregate):
         super().__init__(spec)
         self._gate = gated.gate
         if gated.gate.every is None:
-            self._evict_before, self._delayed = gated.gate.late, gated.gate.delayed
+            self._evict_before = gated.gate.late
 
     def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
         return classify_late(self._gate, rows, clock)

@@ -9,8 +9,9 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import DistinctSpec, SetOpSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State
+from tidegate.kernels.evicting import StateTable, evict_passed
 from tidegate.kernels.frames import add_weights, align, consolidate, nonempty, normalise, row_mask, types_of
-from tidegate.kernels.watermarks import evict, watermarks_for, with_eviction_order
+from tidegate.kernels.watermarks import with_eviction_order
 
 
 class Distinct(NeverLate):
@@ -25,13 +26,14 @@ class Distinct(NeverLate):
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         over = self._spec.evict_before
-        ended = evict("rows", self._ident, over, watermarks_for(clock, self._spec.delayed), state)
-        dropped = 0 if ended is None else ended.height
-        if inputs[0] is None:
-            return Delta(evicted=dropped)
-        rows = with_eviction_order(self.combine(0, inputs[0]), over)
-        changes = self._appended(rows, state) if self._spec.append_only else self._changed(rows, state)
-        return Delta(changes, evicted=dropped)
+        changes = None
+        if inputs[0] is not None:
+            rows = with_eviction_order(self.combine(0, inputs[0]), over[0].column if over else None)
+            changes = self._appended(rows, state) if self._spec.append_only else self._changed(rows, state)
+        return Delta(changes, evicted=evict_passed(self.tables(), (over,), clock.watermarks, state))
+
+    def tables(self) -> list[StateTable]:
+        return [StateTable("rows", self._ident)]
 
     def content(self, state: State) -> pl.DataFrame | None:
         table = state.find_table("rows", self._ident)
@@ -76,6 +78,9 @@ class SetOp(NeverLate):
     def __init__(self, spec: SetOpSpec) -> None:
         self._ident = list(spec.columns)
         self._rule = RULES[spec.kind.lower(), spec.all]
+
+    def tables(self) -> list[StateTable]:
+        return [StateTable("rows", self._ident)]
 
     def combine(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
         return consolidate(normalise(rows, self._ident), [HASH, *self._ident])

@@ -1,7 +1,8 @@
 """ORDER BY ... LIMIT and ROW_NUMBER() <= n: the first rows of each partition, maintained incrementally.
 
 Each partition has a *window* of its first rows, somewhat more than are output, and a *rest* in another table. A step
-reads and sorts windows only; the rest is read when deletions have used up a window.
+reads and sorts windows only; the rest is read when deletions have used up a window. If the input never retracts, the
+window has exactly the rows up to the last rank of the output, and there is no rest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.specs import TopNSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State
+from tidegate.kernels.evicting import StateTable
 from tidegate.kernels.frames import align, consolidate, find_rows, nonempty, normalise, types_of
 from tidegate.kernels.ranking import Ints, Ranking, difference, sort_rows
 from tidegate.kernels.state.sorting import Mask
@@ -39,7 +41,14 @@ class TopN(NeverLate):
 
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         rows = None if inputs[0] is None else nonempty(self.combine(0, inputs[0]))
-        return Delta() if rows is None else Delta(_TopNStep(self._spec, rows, state).changes())
+        if rows is None:
+            return Delta()
+        step = _AppendStep if self._spec.append_only else _TopNStep
+        return Delta(step(self._spec, rows, state).changes())
+
+    def tables(self) -> list[StateTable]:
+        counts = StateTable("parts", self._spec.partition, counted=False)
+        return [StateTable("window", self._columns), StateTable("rest", self._columns), counts]
 
     def content(self, state: State) -> pl.DataFrame | None:
         window = state.find_table("window", self._columns)
@@ -192,6 +201,22 @@ class _TopNStep:
     def _new(self) -> Ints:
         new: Ints = self._old() + self._rows[WEIGHT].to_numpy()
         return new
+
+
+class _AppendStep(_TopNStep):
+    """A step of rows that are never retracted: a row behind the top stays behind it."""
+
+    def changes(self) -> pl.DataFrame | None:
+        ranking, old, new = Ranking(self._rows, PART, self._spec), self._old(), self._new()
+        kept = ranking.ranks(new) <= self._spec.offset + self._spec.limit
+        self._write(np.where(kept, WINDOW, NOWHERE))
+        return difference(self._rows, ranking, old, new, self._spec)
+
+    def _before(self) -> Ints:
+        """None: what a version that kept all rows has put into the rest is never read again."""
+        for table in (self._rest, self._counts):
+            table.evict_below(None)
+        return np.zeros(self._parts.height, dtype=np.int64)
 
 
 def _tagged(rows: pl.DataFrame, home: int) -> pl.DataFrame:

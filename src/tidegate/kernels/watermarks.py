@@ -4,7 +4,7 @@ and can be evicted cheaply."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 import numpy as np
@@ -12,7 +12,7 @@ import polars as pl
 
 from tidegate.core.columns import HASH
 from tidegate.ir.windows import WatermarkTest
-from tidegate.kernels.api import INFINITE, Clock, State, WatermarkValue
+from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 
 Watermarks = Mapping[str, WatermarkValue]
 
@@ -96,6 +96,13 @@ def eviction_limit(watermark: WatermarkValue) -> int | None:
     return ((int(_float_keys(np.array([float(watermark)]))[0]) + 8) >> _SPREAD) + 1 << _SPREAD
 
 
+def eviction_floor(watermark: WatermarkValue) -> int | None:
+    """A lower bound of `eviction_limit`: all values whose `eviction_order` is below it are below the watermark."""
+    if watermark is None or watermark == INFINITE:
+        return eviction_limit(watermark)
+    return (int(_float_keys(np.array([float(watermark)]))[0]) - 8) >> _SPREAD << _SPREAD
+
+
 def micros(column: pl.Series) -> pl.Series:
     """Times as microseconds since the epoch; a date is its midnight in UTC."""
     if column.dtype == pl.Date:
@@ -138,22 +145,6 @@ def _float_keys(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndar
     return keys
 
 
-def with_eviction_order(rows: pl.DataFrame, tests: Sequence[WatermarkTest]) -> pl.DataFrame:
-    """Rows with `__h` replaced by the eviction order of the first test's column, if there is a test."""
-    return rows.with_columns(eviction_order(rows[tests[0].column], rows[HASH])) if tests else rows
-
-
-def evict(
-    name: str, ident: Sequence[str], tests: Sequence[WatermarkTest], watermarks: Watermarks, state: State
-) -> pl.DataFrame | None:
-    """Deletes the rows of a table that pass all tests. Returns them, or None if there are none."""
-    limit = eviction_limit(watermarks.get(tests[0].watermark)) if tests else None
-    table = state.find_table(name, ident) if limit is not None else None
-    if table is None or limit is None:
-        return None
-    near = table.between(None, limit)
-    ended = near.filter(all_pass(tests, near, watermarks))
-    if ended.is_empty():
-        return None
-    table.write(None, ended, -ended.height)
-    return ended
+def with_eviction_order(rows: pl.DataFrame, column: str | None) -> pl.DataFrame:
+    """Rows with `__h` replaced by the eviction order of a column, if one is named."""
+    return rows if column is None else rows.with_columns(eviction_order(rows[column], rows[HASH]))

@@ -14,7 +14,7 @@ from tidegate.plan.time import IngressCheck, Window, WindowAggregate, edge_water
 from tidegate.sql import call
 from tidegate.traits import Traits, state
 from tidegate.traits.held_back import held_back
-from tidegate.traits.watermark import Expression, LostWatermarks, Watermark, Watermarks, WindowEdge, least
+from tidegate.traits.watermark import Expression, LostWatermarks, Watermark, Watermarks, WindowEdge, enforce, least
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Gate(Unary):
         self._require(tuple(each.column for each in self.closing), self.input)
         below = self.input.traits
         waits = self.every is None
-        watermarks = _of_held_rows(self.input, self.closing) if waits else ()
+        watermarks = self._after_release(_of_held_rows(self.input, self.closing)) if waits else ()
         known = {column for column, _ in watermarks}
         why = _waits_for(self.closing) if waits else _BY_THE_CLOCK
         lost: LostWatermarks = below.lost if waits else ()
@@ -51,6 +51,22 @@ class Gate(Unary):
             self.input.schema,
             Traits(below.key, waits and not self.corrects, watermarks, state.of_gate(), lost, True),
         )
+
+    def _after_release(self, watermarks: Watermarks) -> Watermarks:
+        """No change is below the watermarks by which rows are released, if they all pass at once: those of one column,
+        or of one window's edges. Other columns of a row that was held may be of any age."""
+        below = dict(self.input.traits.watermarks)
+        moments = {_moment(below.get(each.column), each.column) for each in self.closing}
+        return tuple(
+            each
+            for column, held in watermarks
+            for each in enforce(((column, held),), moments == {_moment(below[column], column)})
+        )
+
+
+def _moment(watermark: Watermark | None, column: str) -> object:
+    """What the watermark of a column follows: both edges of a window follow the same time."""
+    return (watermark.watermark, watermark.window) if isinstance(watermark, WindowEdge) else column
 
 
 _BY_THE_CLOCK = "EMIT EVERY lets rows go by the clock"

@@ -34,6 +34,7 @@ class Aggregate(Unary):
         stored = state.of_aggregate(
             self.keys, any(aggregates.needs_values(call, below.append_only) for call in self.calls)
         )
+        stored = state.until(stored, watermark.settling(below.watermarks, self.keys))
         schema = (*(by_name[name] for name in self.keys), *outs)
         lost = tuple((column, why) for column, why in below.lost if column in self.keys)
         self._derive(schema, Traits(self.keys, False, watermarks, stored, lost, below.delayed))
@@ -46,7 +47,8 @@ class Distinct(Unary):
     def __post_init__(self) -> None:
         below = self.input.traits
         key = below.key if below.key is not None else keys.of_rows(self.input.columns)
-        traits = replace(below, key=key, state=state.of_distinct())
+        stored = state.until(state.of_distinct(), watermark.settling(below.watermarks, self.input.columns))
+        traits = replace(below, key=key, state=stored)
         self._derive(self.input.schema, traits)
 
 
@@ -94,7 +96,8 @@ class SetOp(Binary):
         key = own if own is not None or self.all else keys.of_rows(left.columns)
         grows = self.kind == "intersect" and left.traits.append_only and right.traits.append_only
         # A new row of either side brings back, or takes away, one of any age that the other side has had for long.
-        watermarks = watermark.of_union(left.columns, [_by_position(side) for side in (left, right)])
+        least = watermark.of_union(left.columns, [_by_position(side) for side in (left, right)])
+        watermarks = watermark.enforce(least, False)
         lost = _lost_by_position((left, right), dict(watermarks))
         delayed = left.traits.delayed or right.traits.delayed
         self._derive(left.schema, Traits(key, grows, watermarks, state.of_set_operation(), lost, delayed))
@@ -136,6 +139,7 @@ class TopN(Unary):
         added = () if self.rank is None else (Column(self.rank, "int", False),)
         key = keys.of_top_n(below.key, self.partition, self.limit, self.function, self.rank)
         stored = state.of_top_n(self.partition, self.offset + self.limit, below.append_only)
+        stored = state.until(stored, watermark.settling(below.watermarks, self.partition))
         watermarks = watermark.only(below.watermarks, self.partition)
         lost = tuple((column, _ANY_AGE) for column, _ in below.watermarks if column not in self.partition)
         self._derive(

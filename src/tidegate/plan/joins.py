@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from tidegate.core.durations import render_micros
 from tidegate.core.schema import Column, Schema
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, EarlyFire, KeyPair
+from tidegate.ir.windows import WINDOW_KINDS
 from tidegate.plan.leaves import Binary, Node
 from tidegate.traits import Traits, keys, state, watermark
-from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks
+from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks, WindowEdge
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,57 @@ class Join(Binary):
         append_only = left.append_only and right.append_only and self.kind in (INNER, SEMI)
         delayed = left.delayed or right.delayed
         watermarks, lost = _key_watermarks(self)
-        stored = state.of_join()
+        stored = state.of_join(*self._last_columns())
         self._derive(_schema(self), Traits(_key(self), append_only, watermarks, stored, lost, delayed))
+
+    @property
+    def bounds(self) -> JoinBounds | None:
+        """By the first equality that bounds both sides, or else one of them; None if none does."""
+        found = [bounds for pair in self.keys if (bounds := self._bounds_by(pair)) is not None]
+        return max(found, key=lambda each: (None not in each.watermarks, not any(each.late)), default=None)
+
+    def _bounds_by(self, pair: KeyPair) -> JoinBounds | None:
+        known = (self.left.traits.watermark(pair.left), self.right.traits.watermark(pair.right))
+        settled = [each if each is not None and each.settled else None for each in known]
+        late = (False, False)
+        if None in settled and all(map(_may_reject, self.inputs, known)):
+            late = (settled[0] is None, settled[1] is None)
+            settled = list(known)
+        left, right = settled
+        of_right = left
+        if self.kind in (SEMI, ANTI):
+            # A row on the right counts once, so it must be known until its equals have arrived too.
+            of_right = None if left is None or right is None else watermark.least([left, right])
+        return None if right is None and of_right is None else JoinBounds(pair, (right, of_right), late)
+
+    def _last_columns(self) -> tuple[str | None, str | None]:
+        bounds = self.bounds
+        if bounds is None:
+            return None, None
+        columns = (bounds.pair.left, bounds.pair.right)
+        left, right = (None if each is None else name for name, each in zip(columns, bounds.watermarks, strict=True))
+        return left, right
+
+
+@dataclass(frozen=True)
+class JoinBounds:
+    """What bounds the state of a join: an equality, and for each side the watermark of the other (None: it has none).
+    No more partners come for a row whose column of the equality is below that. `late`: per side, whether the join must
+    reject rows below their own watermark for this, because nothing else has."""
+
+    pair: KeyPair
+    watermarks: tuple[Watermark | None, Watermark | None]
+    late: tuple[bool, bool] = (False, False)
+
+
+def _may_reject(side: Node, own: Watermark | None) -> bool:
+    """True if late rows of a side may be rejected: those of streams, which are never taken back. A row that is in
+    several windows counts in those that are open, so its rows in others are not late."""
+    if own is None or own.enforced is False:
+        return False
+    edges = [each for each in watermark.walk([own]) if isinstance(each, WindowEdge)]
+    once = not any(WINDOW_KINDS[edge.window.kind].overlapping for edge in edges)
+    return own.settled or (side.traits.append_only and once)
 
 
 @dataclass(frozen=True)
@@ -190,7 +240,9 @@ def _key_watermarks(node: Join) -> tuple[Watermarks, LostWatermarks]:
     for pair in node.keys:
         one, other = left.get(pair.left), right.get(pair.right)
         if one is not None and other is not None and one.type == other.type:
-            derived[pair.left] = derived[pair.right] = watermark.least([one, other])
+            both = watermark.least([one, other])
+            rejects = node.bounds is not None and node.bounds.pair == pair and any(node.bounds.late)
+            derived[pair.left] = derived[pair.right] = replace(both, enforced=True) if rejects else both
     watermarks = tuple((name, derived[name]) for name in node.outputs if name in derived)
     lost = tuple((name, _COMES_LATER) for name in (*left, *right) if name in node.outputs and name not in derived)
     return watermarks, lost

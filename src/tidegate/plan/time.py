@@ -59,10 +59,8 @@ class WindowAggregate(Unary):
         kind = edge_type(self.input, window)
         edges = (Column(window.start, kind, False), Column(window.end, kind, False))
         outs = tuple(Column(call.out, call.type, call.func != "count") for call in self.calls)
-        watermarks = watermark.lag_all(
-            watermark.only(below.watermarks, self.keys) + edge_watermarks(below.watermark(window.time), window),
-            self.lateness,
-        )
+        closed = watermark.enforce(edge_watermarks(below.watermark(window.time), window))
+        watermarks = watermark.lag_all(watermark.only(below.watermarks, self.keys) + closed, self.lateness)
         several = (window.end,) if WINDOW_KINDS[window.kind].shared_start else ()
         identity = (*self.keys, window.start, *several)
         values = any(aggregates.needs_values(call, below.append_only) for call in self.calls)

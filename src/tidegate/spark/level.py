@@ -19,6 +19,7 @@ from tidegate.circuit.model import RejectedRows
 from tidegate.core.columns import ORDER, SEQ, WEIGHT
 from tidegate.ir.specs import KernelSpec
 from tidegate.kernels.api import Clock, Delta
+from tidegate.kernels.evicting import Adopting
 from tidegate.kernels.state import Store
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
@@ -124,9 +125,13 @@ class LevelRunner:
         self, segments: BucketSegments, address: str, bucket: int, op: LevelOp, records: list[Block]
     ) -> Iterator[Block]:
         state = Store(segments)
+        kernel = kernel_of(op.kernel)
+        if isinstance(kernel, Adopting) and kernel.adopt(state):
+            state.commit()
+            state = Store(segments)
         before, overflow = state.groups, 0
         if any(block.tag == blocks.REPLAY for block in records):
-            yield from self._replay(address, op, kernel_of(op.kernel).content(state))
+            yield from self._replay(address, op, kernel.content(state))
         if all(block.tag == blocks.REPLAY for block in records):
             return
         clock = self.clock.now()
@@ -134,12 +139,12 @@ class LevelRunner:
         if any(rows is not None for rows in content):
             # Content from before this op began is never late; the watermarks apply to new rows.
             no_watermarks = replace(clock, watermarks={}, previous_watermarks={})
-            delta = kernel_of(op.kernel).step(content, no_watermarks, state, state.fresh)
+            delta = kernel.step(content, no_watermarks, state, state.fresh)
             state.commit()
             yield from self._emit(address, op, delta, no_watermarks)
             overflow = _overflow(delta)
             state = Store(segments)
-        delta = kernel_of(op.kernel).step(_inputs(op, records), clock, state, state.fresh)
+        delta = kernel.step(_inputs(op, records), clock, state, state.fresh)
         state.commit()
         yield from self._emit(address, op, delta, clock)
         stats: dict[str, Any] = {

@@ -12,7 +12,7 @@ from sqlglot import exp, parse_one
 
 from tidegate.catalog.bus import BUS, OF_VIEW
 from tidegate.circuit.model import Circuit, Op
-from tidegate.ir.specs import AggregateSpec, GatedAggregateSpec, KernelSpec, WindowAggregateSpec
+from tidegate.ir.specs import AggregateSpec, EvictingSpec, GatedAggregateSpec, KernelSpec, WindowAggregateSpec
 from tidegate.kernels.api import INFINITE, Clock, WatermarkValue
 from tidegate.kernels.windows import earliest_open
 from tidegate.spark.watermarks import IdleTimeouts, InputProgress, values
@@ -167,8 +167,10 @@ def _of_events(relation: str) -> bool:
 
 
 def _reacts_to_watermarks(op: Op) -> bool:
-    """True if an op reacts to watermarks. A global aggregate gets ticks but does not depend on them."""
-    return op.timed and not (isinstance(op.kernel, AggregateSpec) and not op.kernel.evict_before)
+    """True if an op reacts to watermarks. A global aggregate gets ticks but does not depend on them; one that only
+    evicts rows can do that in the next step, whatever causes it."""
+    ticks = isinstance(op.kernel, AggregateSpec) and not op.kernel.evict_before
+    return op.timed and not ticks and not isinstance(op.kernel, EvictingSpec)
 
 
 def _until_an_end(kernel: KernelSpec, watermarks: Mapping[str, WatermarkValue]) -> int:

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 NONE = "none"
 
 
+def until(stored: str, columns: Sequence[str]) -> str:
+    """`columns` are those by one of whose watermarks it is evicted."""
+    return f"{stored}, until the watermark has passed {columns[0]}" if columns else stored
+
+
 def of_table(key: Sequence[str]) -> str:
     return f"one row per {_named(key)}" if key else "every row"
 
@@ -50,8 +55,14 @@ def of_temporal_filter() -> str:
     return "rows until their time is over"
 
 
-def of_join() -> str:
-    return "every row of both sides"
+def of_join(left: str | None, right: str | None) -> str:
+    """The columns by whose watermark the rows of each side are evicted; None: they are not."""
+    if left is None and right is None:
+        return "every row of both sides"
+    if left is not None and right is not None:
+        return f"rows of both sides until the watermarks have passed {left}, {right}"
+    named, kept = (left, "right") if left is not None else (right, "left")
+    return f"rows until the watermark of the other side has passed {named}, every row of the {kept} side"
 
 
 def of_interval_join(times: tuple[str, str], reach: tuple[str, str]) -> str:

@@ -8,7 +8,7 @@ expression as text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tidegate.ir.windows import WindowSpec
@@ -19,9 +19,15 @@ TIMESTAMPS = ("timestamp", "timestamp_ntz")
 
 @dataclass(frozen=True)
 class Watermark:
-    """A value that only grows. `type` is Spark's name for the type of its column."""
+    """A value that only grows. `type` is Spark's name for the type of its column.
+
+    `enforced`: True if an operator below lets no change of a row below the watermark pass, False if one emits such
+    changes, None if that follows from its parts. It says something about the rows, not about the value: watermarks that
+    differ in it alone are equal.
+    """
 
     type: str
+    enforced: bool | None = field(default=None, kw_only=True, compare=False)
 
     @property
     def name(self) -> str:
@@ -37,6 +43,15 @@ class Watermark:
     def strict(self) -> bool:
         """True if rows below it are rejected on arrival, so that no operator ever sees one."""
         return all(part.strict for part in self.parts)
+
+    @property
+    def settled(self) -> bool:
+        """True if no change of a row below it arrives any more: neither an insertion nor a retraction."""
+        return self._settles if self.enforced is None else self.enforced
+
+    @property
+    def _settles(self) -> bool:
+        return all(part.settled for part in self.parts)
 
     @property
     def declarations(self) -> tuple[DeclaredWatermark, ...]:
@@ -68,6 +83,10 @@ class DeclaredWatermark(Watermark):
     @property
     def strict(self) -> bool:
         return self.note == "lateness"
+
+    @property
+    def _settles(self) -> bool:
+        return self.strict
 
     @property
     def declarations(self) -> tuple[DeclaredWatermark, ...]:
@@ -169,7 +188,11 @@ def greatest(watermarks: Sequence[Watermark]) -> Watermark:
 
 
 def _extreme(which: Literal["min", "max"], watermarks: Sequence[Watermark]) -> Watermark:
-    different = tuple(dict.fromkeys(watermarks))
+    by_value: dict[Watermark, Watermark] = {}
+    for each in watermarks:
+        if each not in by_value or not each.settled:
+            by_value[each] = each
+    different = tuple(by_value.values())
     return different[0] if len(different) == 1 else Extreme(different[0].type, which, different)
 
 
@@ -193,6 +216,17 @@ def shift(watermark: Watermark, micros: int) -> Watermark | None:
         amount = f"{micros // DAY_US}" if watermark.type == "date" else f"INTERVAL '{micros / 1_000_000:.6f}' SECOND"
         return Expression(watermark.type, f"`x` - {amount}", (("x", watermark),))
     return None
+
+
+def settling(watermarks: Watermarks, columns: Sequence[str]) -> tuple[str, ...]:
+    """Those of some columns below whose watermark no change arrives, in order."""
+    known = dict(watermarks)
+    return tuple(column for column in columns if column in known and known[column].settled)
+
+
+def enforce(watermarks: Watermarks, enforced: bool = True) -> Watermarks:
+    """The same watermarks, of rows among which changes below them no longer occur (or may occur)."""
+    return tuple((column, replace(watermark, enforced=enforced)) for column, watermark in watermarks)
 
 
 def lag_all(watermarks: Watermarks, micros: int) -> Watermarks:

@@ -15,7 +15,14 @@ from tidegate.circuit.model import Branch, Circuit, Ingress, Input, Op, Output, 
 from tidegate.core.columns import Producer
 from tidegate.core.schema import Schema
 from tidegate.ir.joins import IntervalJoinSpec, LookupJoinSpec
-from tidegate.ir.specs import GatedAggregateSpec, GateSpec, KernelSpec, TemporalFilterSpec, WindowAggregateSpec
+from tidegate.ir.specs import (
+    EvictingSpec,
+    GatedAggregateSpec,
+    GateSpec,
+    KernelSpec,
+    TemporalFilterSpec,
+    WindowAggregateSpec,
+)
 from tidegate.ir.windows import WatermarkTest
 from tidegate.plan import Node
 from tidegate.traits.watermark import Watermark
@@ -41,6 +48,7 @@ class CircuitBuilder:
         self._since = 0
         self._sources: set[Producer] = set()
         self._relation = ""
+        self._dated: dict[str, set[str]] = {}
 
     def rows(self, relation: str, plan: Node) -> Branches:
         """The branches of a relation's plan."""
@@ -102,9 +110,10 @@ class CircuitBuilder:
     def op(self, spec: KernelSpec, ports: tuple[Port, ...], columns: Schema, since: int | None = None) -> Branches:
         """Add an op, or find the equal one; returns the branch of its output."""
         from_source = any(branch.producer in self._sources for branch in _all(ports))
-        own = from_source or isinstance(spec, EVICTING)
+        own = from_source or isinstance(spec, EVICTING) or self._loses_content(spec, ports)
         begins = since if since is not None else self._since if own else 0
         identity = op_id(spec, ports, columns, begins)
+        self._dated.setdefault(identity, set()).update(self._dated_by(ports), {self._relation} if own else ())
         if identity not in self.ops:
             level = 1 + max(self._level(branch.producer) for branch in _all(ports))
             self.ops[identity] = Op(identity, level, spec, ports, columns, label(spec))
@@ -115,15 +124,30 @@ class CircuitBuilder:
     def rejecting(self, port: Port, below: Node, late: tuple[WatermarkTest, ...]) -> Port:
         """The port with all columns of the rows that it may reject, so that they can be recorded whole."""
         carrying = with_row(below)
-        if not late:
-            return port
-        if carrying is None:
-            row = tuple((name, name) for name in port_columns(below))
-            return replace(port, rejected=RejectedRows(None, (self._relation,), late[0].column, late[0].watermark, row))
+        if not late or carrying is None:
+            return self.recording(port, below, late)
         plan, relation, row = carrying
         carried = tuple(name for name in plan.columns if name not in below.columns)
         rejected = RejectedRows(relation, (self._relation,), late[0].column, late[0].watermark, row, carried)
         return replace(port, branches=self.branches(plan), columns=plan.schema, rejected=rejected)
+
+    def recording(self, port: Port, below: Node, late: tuple[WatermarkTest, ...]) -> Port:
+        """The port, whose rejected rows are recorded with the columns that it has."""
+        if not late:
+            return port
+        whole = with_row(below)
+        relation, row = (None, ()) if whole is None else whole[1:]
+        row = tuple(each for each in row if each[1] in below.columns) or tuple((n, n) for n in port_columns(below))
+        return replace(port, rejected=RejectedRows(relation, (self._relation,), late[0].column, late[0].watermark, row))
+
+    def _loses_content(self, spec: KernelSpec, ports: tuple[Port, ...]) -> bool:
+        """True for an op that evicts, if no op before it is of this relation's beginning: a relation that begins later
+        could share it, and would lack what was evicted."""
+        return isinstance(spec, EvictingSpec) and self._relation not in self._dated_by(ports)
+
+    def _dated_by(self, ports: tuple[Port, ...]) -> set[str]:
+        """The relations whose beginning is part of the identity of an op before these ports."""
+        return {name for branch in _all(ports) for name in self._dated.get(branch.producer, ())}
 
     def _level(self, producer: Producer) -> int:
         return self.ops[producer].level if producer in self.ops else 0

@@ -10,10 +10,12 @@ from tidegate.circuit.lower.branches import Branches, hashable
 from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Port
 from tidegate.ir.joins import Comparison, IntervalJoinSpec, JoinSpec, KeyPair, LookupJoinSpec, OutputColumn
+from tidegate.ir.specs import EvictingSpec
 from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels.joins.pairs import needed_columns as stored_columns
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import AnyJoin, IntervalJoin, Join, Lookup, Node
+from tidegate.traits.watermark import Watermark
 
 
 @lower.register
@@ -24,7 +26,30 @@ def _(node: logical.Join, to: CircuitBuilder) -> Branches:
         replace(port, hashes=((ROW_HASH, hashable(tuple(types[name] for name in columns))),))
         for port, columns in zip(_sides(to, node), stored_columns(spec), strict=True)
     )
-    return to.op(spec, ports, node.schema)
+    over = _evicting(to, spec, node)
+    if isinstance(over, EvictingSpec) and over.late:
+        ports = tuple(to.recording(*each) for each in zip(ports, node.inputs, over.late, strict=True))
+    return to.op(over, ports, node.schema)
+
+
+def _evicting(to: CircuitBuilder, spec: JoinSpec, node: Join) -> JoinSpec | EvictingSpec:
+    """The join with eviction, if something bounds its state."""
+    bounds = node.bounds
+    if bounds is None:
+        return spec
+    columns = (bounds.pair.left, bounds.pair.right)
+    evict = [_tests(to, *each) for each in zip(columns, bounds.watermarks, strict=True)]
+    own = [side.traits.watermark(name) for side, name in zip(node.inputs, columns, strict=True)]
+    if not any(bounds.late):
+        return EvictingSpec(spec, columns, tuple(evict))
+    sides = zip(columns, own, bounds.late, strict=True)
+    late = [_tests(to, name, each if rejects else None) for name, each, rejects in sides]
+    delayed = tuple(side.traits.delayed for side in node.inputs)
+    return EvictingSpec(spec, columns, tuple(evict), tuple(late), delayed)
+
+
+def _tests(to: CircuitBuilder, column: str, watermark: Watermark | None) -> tuple[WatermarkTest, ...]:
+    return () if watermark is None else (WatermarkTest(column, to.watermark(watermark)),)
 
 
 @lower.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate import plan as logical
@@ -9,11 +10,14 @@ from tidegate.circuit.lower.branches import Branches, add_step, hashable
 from tidegate.circuit.lower.builder import CircuitBuilder, lower
 from tidegate.circuit.model import Filter, Port, Project
 from tidegate.core.quoting import identifier
-from tidegate.ir.specs import AggregateSpec, DistinctSpec, SetOpSpec, TopNSpec
+from tidegate.ir.specs import AggregateSpec, DistinctSpec, EvictingSpec, SetOpSpec, TopNSpec
 from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels import aggregates
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
+from tidegate.traits.watermark import least
+
+Rows = AggregateSpec | DistinctSpec | SetOpSpec | TopNSpec
 
 EXACT_GROUPS = 10_000
 """Up to this many groups a cap is exact: they are all in one bucket."""
@@ -45,7 +49,9 @@ def _(node: logical.UnionAll, to: CircuitBuilder) -> Branches:
 
 @lower.register
 def _(node: logical.Aggregate, to: CircuitBuilder) -> Branches:
-    return to.op(aggregate_spec(to, node), (aggregate_port(to, node),), node.schema)
+    spec = aggregate_spec(to, node)
+    over = spec.evict_before or node.max_groups is not None
+    return to.op(spec if over else _evicting(to, spec, node, node.keys), (aggregate_port(to, node),), node.schema)
 
 
 def aggregate_spec(to: CircuitBuilder, node: logical.Aggregate) -> AggregateSpec:
@@ -64,6 +70,22 @@ def _eviction(to: CircuitBuilder, below: Node, columns: tuple[str, ...]) -> tupl
     return tuple(WatermarkTest(name, to.watermark(watermark)) for name, watermark in watermarks[:1])
 
 
+def _evicting(to: CircuitBuilder, spec: Rows, node: Node, columns: Sequence[str]) -> Rows | EvictingSpec:
+    """The spec of an operator in which rows with equal `columns` meet, with eviction by the first of them that settles
+    on every side. Columns of several sides correspond by position."""
+    for name in columns:
+        names = tuple(side.columns[node.inputs[0].columns.index(name)] for side in node.inputs)
+        settled = [
+            each
+            for own, side in zip(names, node.inputs, strict=True)
+            if (each := side.traits.watermark(own)) is not None and each.settled
+        ]
+        if len(settled) == len(names):
+            bound = to.watermark(least(settled))
+            return EvictingSpec(spec, names, tuple((WatermarkTest(own, bound),) for own in names))
+    return spec
+
+
 def aggregate_port(to: CircuitBuilder, node: logical.Aggregate) -> Port:
     spec = aggregate_spec(to, node)
     key = () if node.max_groups is not None and node.max_groups <= EXACT_GROUPS else node.keys
@@ -76,14 +98,15 @@ def _(node: logical.Distinct, to: CircuitBuilder) -> Branches:
     below = node.input.traits
     evict = _eviction(to, node.input, node.columns)
     spec = DistinctSpec(node.columns, below.append_only, evict, below.delayed)
-    return to.op(spec, (to.port(node.input, node.columns),), node.schema)
+    over = spec if evict else _evicting(to, spec, node, node.columns)
+    return to.op(over, (to.port(node.input, node.columns),), node.schema)
 
 
 @lower.register
 def _(node: logical.SetOp, to: CircuitBuilder) -> Branches:
     spec = SetOpSpec(node.kind, node.all, node.columns)
     ports = tuple(to.port(side, node.columns) for side in node.inputs)
-    return to.op(spec, ports, node.schema)
+    return to.op(_evicting(to, spec, node, node.columns), ports, node.schema)
 
 
 @lower.register
@@ -96,7 +119,8 @@ def _(node: logical.TopN, to: CircuitBuilder) -> Branches:
         offset=node.offset,
         function=node.function,
         rank=node.rank,
+        append_only=node.input.traits.append_only,
     )
     hashes = ((ROW_HASH, hashable(node.input.schema)),)
     port = replace(to.port(node.input, node.partition), hashes=hashes)
-    return to.op(spec, (port,), node.schema)
+    return to.op(_evicting(to, spec, node, node.partition), (port,), node.schema)

@@ -16,6 +16,7 @@ import polars as pl
 from tidegate.core.columns import HASH, WEIGHT
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, JoinSpec
 from tidegate.kernels.api import Clock, Delta, NeverLate, State, Table
+from tidegate.kernels.evicting import StateTable
 from tidegate.kernels.frames import add_weights, consolidate, nonempty, normalise, row_mask, types_of
 from tidegate.kernels.joins.pairs import JoinCondition, consolidate_output, join_pairs, needed_columns, pad_rows
 from tidegate.kernels.ranking import Ints
@@ -69,6 +70,12 @@ class Join(NeverLate):
     def step(self, inputs: Sequence[pl.DataFrame | None], clock: Clock, state: State, first: bool) -> Delta:
         changes = [None if rows is None else nonempty(self.combine(port, rows)) for port, rows in enumerate(inputs)]
         return Delta() if all(rows is None for rows in changes) else Delta(_JoinStep(self, changes, state).changes())
+
+    def tables(self) -> list[StateTable]:
+        return [
+            StateTable(name, columns, side)
+            for side, (name, columns) in enumerate(zip(SIDES, self.columns, strict=True))
+        ]
 
     def content(self, state: State) -> pl.DataFrame | None:
         tables = [state.find_table(name, columns) for name, columns in zip(SIDES, self.columns, strict=True)]

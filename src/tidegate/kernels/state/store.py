@@ -111,7 +111,7 @@ class Store:
     @property
     def groups(self) -> int:
         """The number of groups of a GROUP BY, as of the last commit."""
-        return self._layouts["groups"].count if "groups" in self._layouts else 0
+        return sum(self._layouts[name].count for name in ("groups", "groups_by_time") if name in self._layouts)
 
     def stats(self) -> tuple[int, int]:
         """Rows and bytes in memory of all tables, as of the last commit."""

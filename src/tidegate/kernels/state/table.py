@@ -98,9 +98,12 @@ class RunTable:
                 hashes.append(chunk.low[0] if chunk.low >= floor else self._slice_chunk(chunk, floor, None)[HASH][0])
         return min((int(str(hash)) for hash in hashes), default=None)
 
-    def between(self, low: int | None, high: int | None) -> pl.DataFrame:
+    def between(self, low: int | None, high: int | None, pending: bool = False) -> pl.DataFrame:
         start, end = _start_of(low) or LOWEST, _start_of(high)
-        return self._current([self.slice(rows, run, start, end) for rows, run in self._components()])
+        inside = pl.lit(True) if low is None else pl.col(HASH) >= low
+        inside &= pl.lit(True) if high is None else pl.col(HASH) < high
+        written = [rows.filter(inside) for rows in reversed(self._writes)] if pending else []
+        return self._current([*written, *(self.slice(rows, run, start, end) for rows, run in self._components())])
 
     def evict_below(self, high: int | None) -> pl.DataFrame:
         """Delete rows at the commit, and return them; rows written after this call stay."""

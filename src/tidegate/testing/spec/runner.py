@@ -183,7 +183,7 @@ class Runner:
         """Why a view has no batch answer: the result of some joins depends on when rows arrive. Property tests of their
         kernels cover them."""
         plan = self.engine.plan(view) or ""
-        joins = {"interval join": "an interval join", "lookup ": "a lookup"}
+        joins = {"interval join": "an interval join", "lookup ": "a lookup", ", late if ": "a join that rejects rows"}
         return next((f"it has {words}" for text, words in joins.items() if text in plan), None)
 
     def _record(self, item: model.Item, broken: Sequence[Broken]) -> None:
