@@ -13,6 +13,8 @@ from tidegate.circuit.lower import circuit_of
 from tidegate.compile.views import CompiledView, compile_query, definition, relation_rows
 from tidegate.plan import Node
 from tidegate.plan.explain import Explanation, explain_plan
+from tidegate.plan.labels import label
+from tidegate.plan.unbounded import unbounded
 from tidegate.rules import rewrite
 from tidegate.sql import render
 from tidegate.sql.statements import CreateView, Query
@@ -55,7 +57,14 @@ def _stage(
         return explain_plan(bound)
     if stage == "rewritten":
         return explain_plan(rewritten)
-    return explain_circuit(circuit_of(name, rewritten, kind, visible, begun))
+    tree = explain_circuit(circuit_of(name, rewritten, kind, visible, begun)).tree
+    tree["inputs"] += [_unbounded(node, bound_by) for node, bound_by in unbounded(rewritten)]
+    return Explanation.of(tree)
+
+
+def _unbounded(node: Node, bound_by: str) -> dict[str, Any]:
+    traits = {"state": node.traits.state, "would be bounded by": bound_by}
+    return {"node": f"Unbounded state of {label(node)}", "traits": traits, "inputs": []}
 
 
 def _explain_parsed(query: Query) -> Explanation:

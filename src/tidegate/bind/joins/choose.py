@@ -22,8 +22,9 @@ from tidegate.bind.unsupported import cast, unsupported
 from tidegate.catalog import Relation
 from tidegate.errors import Span, make, warning
 from tidegate.ir.joins import FULL, INNER, LEFT, RIGHT, EarlyFire
-from tidegate.plan import IntervalJoin, Join, Lookup, Node, Scan, View
+from tidegate.plan import IntervalJoin, Join, Lookup, Node, Scan, View, Window, WindowAggregate, walk
 from tidegate.plan.scalar import column_tree
+from tidegate.plan.unbounded import bound_of
 from tidegate.sql import span_of
 
 MARK = "__m"
@@ -194,13 +195,16 @@ def _incremental(
         hint = "add an equality between the two: ON a.id = b.id"
         detail = "every row of one side would be compared with every row of the other"
         raise unsupported("a join without an equality", request.span, hint, detail)
-    _warn(request, left.plan, right.plan, context)
     if on.mixed and request.kind != INNER:
-        return by_pairs(request.kind, on, left, right, taken)
-    keys = tuple(key_pair(left, right, each) for each in on.equalities)
-    rest = join_conditions(request.kind, on, left, right, on.equalities)
-    node = Join(request.kind, left.plan, right.plan, keys, rest, output_columns(request.kind, left, right), reason)
-    return filter_pairs(node, on)
+        node = by_pairs(request.kind, on, left, right, taken)
+    else:
+        keys = tuple(key_pair(left, right, each) for each in on.equalities)
+        rest = join_conditions(request.kind, on, left, right, on.equalities)
+        outputs = output_columns(request.kind, left, right)
+        join = Join(request.kind, left.plan, right.plan, keys, rest, outputs, reason)
+        node = filter_pairs(replace(join, why="incremental") if bound_of(join) is None else join, on)
+    _warn(request, next(each for each in walk(node) if isinstance(each, Join)), context)
+    return node
 
 
 def _reason(request: JoinRequest, on: Conditions, left: Node, right: Node) -> str:
@@ -225,17 +229,35 @@ def _both_streams(left: Node, right: Node) -> bool:
     return all(from_sources(side) and side.traits.append_only for side in (left, right))
 
 
-def _warn(request: JoinRequest, left: Node, right: Node, context: Context) -> None:
-    """Warn about a join of two streams without time bounds: its state grows without bound."""
-    if not _both_streams(left, right):
+def _warn(request: JoinRequest, join: Join, context: Context) -> None:
+    """Warn about a join of two streams, or of results of their windows, that no time bounds: it keeps all rows."""
+    if bound_of(join) is None or not (_endless(join.left) and _endless(join.right)):
         return
-    watermarks = (left.traits.watermarks, right.traits.watermarks)
-    if all(watermarks):
-        one, other = (names[0][0] for names in watermarks)
+    sides = (join.left, join.right)
+    watermarks = [[name for name, _ in side.traits.watermarks if not name.startswith("__")] for side in sides]
+    settled = [
+        [name for name, each in side.traits.watermarks if each.settled and name in named]
+        for side, named in zip(sides, watermarks, strict=True)
+    ]
+    if all(settled):
+        fix = f"join results of the same time: AND {settled[0][0]} = {settled[1][0]}"
+    elif all(watermarks):
+        one, other = (names[0] for names in watermarks)
         fix = f"bound the time between them in ON: AND {one} BETWEEN {other} - INTERVAL '1' HOUR AND {other}"
     else:
         fix = "declare WATERMARK FOR a time column of both, and bound the time between them in ON"
     context.warnings.append(warning("UNBOUNDED_STATE", what="this join of two streams", hint=fix, span=request.span))
+
+
+def _endless(side: Node) -> bool:
+    """True for rows of sources that are never taken back, and for results of windows over sources: more and more of
+    them. Other results are bounded by the number of their keys."""
+    return from_sources(side) and (side.traits.append_only or _has_windows(side))
+
+
+def _has_windows(plan: Node) -> bool:
+    below = (plan.plan,) if isinstance(plan, View) else plan.inputs
+    return isinstance(plan, Window | WindowAggregate) or any(_has_windows(each) for each in below)
 
 
 def _inseparable(on: Conditions, request: JoinRequest) -> Exception:
