@@ -134,10 +134,6 @@ class Extreme(Watermark):
     def parts(self) -> tuple[Watermark, ...]:
         return self.watermarks
 
-    @property
-    def strict(self) -> bool:
-        return (all if self.which == "min" else any)(watermark.strict for watermark in self.watermarks)
-
     def lag_by(self, micros: int) -> Watermark | None:
         lagging = tuple(moved for watermark in self.watermarks if (moved := watermark.lag_by(micros)) is not None)
         if len(lagging) < len(self.watermarks) and (self.which == "min" or not lagging):
@@ -194,6 +190,14 @@ def _extreme(which: Literal["min", "max"], watermarks: Sequence[Watermark]) -> W
             by_value[each] = each
     different = tuple(by_value.values())
     return different[0] if len(different) == 1 else Extreme(different[0].type, which, different)
+
+
+def strict_part(watermark: Watermark) -> Watermark | None:
+    """The watermark below which no operator sees a row: of the greatest of several, that of the strict ones."""
+    if watermark.strict or not isinstance(watermark, Extreme) or watermark.which == "min":
+        return watermark if watermark.strict else None
+    strict = [each for part in watermark.watermarks if (each := strict_part(part)) is not None]
+    return greatest(strict) if strict else None
 
 
 def only(watermarks: Watermarks, columns: Sequence[str]) -> Watermarks:

@@ -15,7 +15,7 @@ from tidegate.ir.windows import WatermarkTest
 from tidegate.kernels import aggregates
 from tidegate.kernels.top_n import ROW_HASH
 from tidegate.plan import Node
-from tidegate.traits.watermark import least
+from tidegate.traits.watermark import least, strict_part
 
 Rows = AggregateSpec | DistinctSpec | SetOpSpec | TopNSpec
 
@@ -62,10 +62,9 @@ def aggregate_spec(to: CircuitBuilder, node: logical.Aggregate) -> AggregateSpec
 
 def _eviction(to: CircuitBuilder, below: Node, columns: tuple[str, ...]) -> tuple[WatermarkTest, ...]:
     """Eviction test: groups below this strict watermark can never change."""
+    known = [(name, below.traits.watermark(name)) for name in columns]
     watermarks = [
-        (name, watermark)
-        for name in columns
-        if (watermark := below.traits.watermark(name)) is not None and watermark.strict
+        (name, strict) for name, each in known if each is not None and (strict := strict_part(each)) is not None
     ]
     return tuple(WatermarkTest(name, to.watermark(watermark)) for name, watermark in watermarks[:1])
 
