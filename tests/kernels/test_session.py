@@ -120,6 +120,17 @@ def test_a_closed_session_is_not_reopened() -> None:
     assert bench.outcome.late.total() == 1
 
 
+def test_no_row_joins_a_closed_session_to_an_open_one() -> None:
+    bench = bench_of(session_spec(10, CALLS[:1], False, 0, False, append=True))
+    bench.turn([(Change(row(0), 1), 0)], Clock(1, 0, {"f": 0}))
+    bench.turn([(Change(row(time), 1), 0) for time in (12, 21, 30)], Clock(2, 0, {"f": 11}, {"f": 0}))
+    bench.turn([(Change(row(8), 1), 0)], Clock(3, 0, {"f": 25}, {"f": 11}))
+    assert bench.outcome.late.total() == 1
+    bench.turn([(Change(row(8), 1), 0), (Change(row(13), 1), 0)], Clock(4, 0, {"f": 39}, {"f": 25}))
+    assert bench.outcome.late.total() == 1
+    assert spans(bench) == [(0, 10, 1), (12, 40, 4)]
+
+
 def test_a_step_reads_only_the_keys_it_touches() -> None:
     spec = session_spec(10, CALLS[:1], True, 0, False, append=True)
     bench = bench_of(spec)
@@ -127,5 +138,5 @@ def test_a_step_reads_only_the_keys_it_touches() -> None:
     bench.turn(many, Clock(1, 0, {"f": 0}))
     bench.turn([], Clock(2, 0, {"f": 10}, {"f": 0}))
     assert bench.delta.evicted == 200
-    bench.turn([], Clock(3, 0, {"f": 20}, {"f": 10}))
+    bench.turn([], Clock(3, 0, {"f": 30}, {"f": 10}))
     assert bench.rows_stored() == 0

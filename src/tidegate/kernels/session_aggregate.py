@@ -132,7 +132,7 @@ class SessionAggregate:
         closed = self._extents.close(old.filter(over), keys[HASH].unique(), watermark, state)
         before = old.filter(~over)
         net = self._points.with_key(stored.clear() if net is None else net, keys)
-        late_rows = self._late_rows(net, before, self._points.with_key(closed, keys))
+        late_rows = self._late_rows(net, before, self._points.with_key(closed, keys), watermark)
         accepted, errors = net.filter(~late_rows), list[RowError]()
         if self._room is not None:
             accepted, errors = self._room.admit(accepted, old, before, state)
@@ -156,14 +156,21 @@ class SessionAggregate:
         assert table is not None
         return table
 
-    def _late_rows(self, net: pl.DataFrame, before: pl.DataFrame, closed: pl.DataFrame) -> pl.Series:
-        """Rows that would reopen a closed session, and retractions of rows that are not stored any more."""
+    def _late_rows(self, net: pl.DataFrame, before: pl.DataFrame, closed: pl.DataFrame, watermark: int) -> pl.Series:
+        """Rows that would reopen a closed session, retractions of rows that are not stored any more, and stale rows
+        outside of the open sessions."""
         gap = self._spec.window.size.micros
-        near = net.with_row_index("__row").select("__row", KEY, TIME).join(closed.select(KEY, START, END), on=KEY)
+        numbered = net.with_row_index("__row")
+        times = numbered.select("__row", KEY, TIME)
+        near = times.join(closed.select(KEY, START, END), on=KEY)
         reopens = near.filter(pl.col(TIME) > pl.col(START) - gap, pl.col(TIME) < pl.col(END))["__row"]
+        stale = times.filter(self._extents.stale(watermark))
+        open_ = stale.join(before.select(KEY, START, END).unique(), on=KEY)
+        inside = open_.filter(pl.col(TIME) >= pl.col(START), pl.col(TIME) < pl.col(END))["__row"]
         missing = pl.Series(same_points(net, before) < 0, dtype=pl.Boolean)
-        rows = pl.Series(range(net.height), dtype=pl.UInt32)
-        return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode())
+        rows = numbered["__row"]
+        outside = rows.is_in(stale["__row"].implode()) & ~rows.is_in(inside.implode())
+        return (missing & (net[WEIGHT] < 0)) | rows.is_in(reopens.implode()) | outside
 
     def _alone(self, after: pl.DataFrame, watermark: int) -> pl.Series:
         """A mask of the points in a session that is closed on arrival."""

@@ -129,12 +129,12 @@ _KEY_HASH = "__k"
 
 
 class Extents:
-    """The start and end of sessions per key: open ones by the time at which they close, closed ones for one more
-    gap."""
+    """The start and end of sessions per key: open ones by the time at which they close, closed ones for two more
+    gaps."""
 
     def __init__(self, partition: Sequence[str], gap: int, lateness: int) -> None:
         self._ident = [*partition, START, END]
-        self._gap, self._lateness = gap, lateness
+        self._remembered, self._lateness = 2 * gap, lateness
 
     def due(self, watermark: int, state: State) -> pl.Series:
         """The hashes of keys with sessions that a watermark closes for good. Those are no longer listed as open."""
@@ -155,18 +155,23 @@ class Extents:
         table.write(self._with_order_key(added, 0), self._with_order_key(removed, 0), added.height - removed.height)
 
     def close(self, over: pl.DataFrame, hashes: pl.Series, watermark: int, state: State) -> pl.DataFrame:
-        """Stores the sessions `over` as closed, if a row could still reopen one. Returns all such sessions of keys with
+        """Stores the sessions `over` as closed, as long as a row could reopen one. Returns all such sessions of keys with
         these hashes."""
         each = self.each(over)
         closed = state.table("closed", types_of(each, self._ident), self._ident)
-        reopens = pl.col(END) + self._lateness + self._gap > watermark
-        known, fresh = closed.groups(hashes).filter(reopens), each.filter(reopens)
+        remembered = pl.col(END) + self._lateness + self._remembered > watermark
+        known, fresh = closed.groups(hashes).filter(remembered), each.filter(remembered)
         closed.write(fresh, grown=fresh.height)
-        self._by_time("closed_by_time", each, state).write(self._with_order_key(fresh, self._gap), grown=fresh.height)
+        ends = self._with_order_key(fresh, self._remembered)
+        self._by_time("closed_by_time", each, state).write(ends, grown=fresh.height)
         return pl.concat([known.select(each.columns), fresh])
 
+    def stale(self, watermark: int) -> pl.Expr:
+        """The rows that are so old that they may join a session which is closed and forgotten."""
+        return pl.col(TIME) + self._lateness + self._remembered <= watermark
+
     def evict(self, watermark: int, state: State) -> None:
-        """Evicts sessions that were closed more than a gap ago."""
+        """Evicts sessions that were closed more than two gaps ago: no row that is not stale can join them."""
         index, closed = state.find_table("closed_by_time", self._ident), state.find_table("closed", self._ident)
         if index is None or closed is None:
             return

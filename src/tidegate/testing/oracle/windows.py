@@ -132,7 +132,7 @@ class SessionRows(Generic[T]):
         inserts, late = self._apply_deletes(changes)
         before = set(self._entries)
         for entry in inserts:
-            if self._reopens(entry, watermark):
+            if self._reopens(entry) or self._stale(entry, before, watermark):
                 late.append((entry, 1))
             else:
                 self._entries.append(entry)
@@ -164,13 +164,17 @@ class SessionRows(Generic[T]):
                 rows.remove(row)
         return inserts, late
 
-    def _reopens(self, entry: Entry[T], watermark: Number | None) -> bool:
-        """True if the row would join a closed session. The extents of closed sessions are kept for one more gap."""
+    def _stale(self, entry: Entry[T], stored: set[Entry[T]], watermark: Number | None) -> bool:
+        """True if the row is two gaps behind and not inside of a session that was open before."""
+        if not closed(self._window.end(self._window.end(entry.time)), watermark, self._lateness):
+            return False
+        known = sessions(list(stored), self._window)
+        return not any(each.key == entry.key and each.start <= entry.time < each.end for each in known)
+
+    def _reopens(self, entry: Entry[T]) -> bool:
+        """True if the row would join a closed session."""
         return any(
-            session.key == entry.key
-            and entry.time < session.end
-            and session.start < self._window.end(entry.time)
-            and not closed(self._window.end(session.end), watermark, self._lateness)
+            session.key == entry.key and entry.time < session.end and session.start < self._window.end(entry.time)
             for session in self.closed
         )
 
