@@ -60,7 +60,8 @@ class Grouped:
         return all(is_below(value, before.get(name)) for name, value in self._group_ends(record))
 
     def _accept_sessions(self, delta: Rows) -> list[Late]:
-        """A row is late if it would reopen a session that is closed for good, or begin one that is."""
+        """A row is late if it would reopen a session that is closed for good, or begin one that is, or is two gaps
+        behind and not inside of an open one."""
         assert self._query.window is not None
         [gap] = self._query.window.sizes
         time = self._query.window.time
@@ -75,7 +76,9 @@ class Grouped:
                 continue
             group = self._group_key(record)
             closed = done.get(group, set())
-            if weight > 0 and not any(abs(at - other) < gap for other in closed):
+            inside = any(run[0] <= at < run[-1] + gap for run in sessions_of(self._times(group), gap))
+            stale = has_reached(mark, at + 2 * gap) and not inside
+            if weight > 0 and not stale and not any(abs(at - other) < gap for other in closed):
                 fresh.setdefault(group, {})[row] = at
             elif weight < 0 and at not in closed and self._accepted[row, None] + weight >= 0:
                 self._accepted[row, None] += weight

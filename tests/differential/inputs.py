@@ -49,7 +49,7 @@ class InputState(Relation):
         self._held: list[Change] = []
         self._created = clock
         self._last_row: int | None = None
-        self._at_last_row: dict[str, Mark] = {}
+        self._at_last_row: list[tuple[dict[str, Mark], dict[str, Mark]]] = []
         self.now = Marks(self._marks())
 
     @property
@@ -82,7 +82,8 @@ class InputState(Relation):
         self._note(clock)
 
     def _note(self, clock: int) -> None:
-        self._last_row, self._at_last_row = clock, self._marks()
+        self._last_row = clock
+        self._at_last_row = [(marks, dict(marks)) for marks in (self._door, self._events)]
 
     def advance(self, column: str, value: float) -> None:
         for marks in (self._door, self._events):
@@ -103,9 +104,9 @@ class InputState(Relation):
         elif since is None:
             fresh = {column: IDLE if mark == START else mark for column, mark in self._marks().items()}
         else:
-            for column, mark in self._at_last_row.items():
-                if isinstance(mark, float | int):
-                    self.advance(column, mark + clock - since)
+            for marks, then in self._at_last_row:
+                for column, mark in then.items():
+                    marks[column] = latest(marks[column], mapped(mark, lambda at: at + clock - since))
             fresh = self._marks()
         self.now = Marks({column: latest(self.now.of(column), mark) for column, mark in fresh.items()})
 

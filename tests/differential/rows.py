@@ -41,9 +41,8 @@ class Selected:
             if not all(condition.now or condition.holds(record, clock) for condition in self._query.where):
                 continue
             if self._query.window is not None:
-                if not take_windows(
-                    self._accepted, row, weight, record, self._query.window, self.closing("before", self._view.allowed)
-                ):
+                marks = self.closing("before") if self._waits() else {"we": None}
+                if not take_windows(self._accepted, row, weight, record, self._query.window, marks):
                     late.append((row, weight))
             elif self._waits() and self._entry(row, None).closed(self.closing("before")):
                 late.append((row, weight))

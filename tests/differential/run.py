@@ -118,13 +118,31 @@ class _Running:
     def _changelogs(self, number: int) -> dict[str, Changelog]:
         logs = {}
         for name, state in self._models[number].views.items():
-            query, key = state.view.query, state.query.key
-            unknown = isinstance(state.query, Grouped) and key is None
-            if isinstance(query, Join):
+            key = state.query.key
+            unknown = self._hides_key(number, name)
+            if self._joined(number, name):
                 key, hidden = self._key_of_join(renamed(name, number))
-                unknown = hidden or query.early is not None
+                unknown = hidden or self._fires_early(number, name)
             logs[name] = Changelog(name, key, self._db.kind(renamed(name, number)), unknown)
         return logs
+
+    def _joined(self, number: int, name: str) -> Join | None:
+        """The join whose rows a view has, as they are or as a projection selects them."""
+        view = self._models[number].views.get(name)
+        if view is None or isinstance(view.view.query, Join):
+            return None if view is None else view.view.query
+        return self._joined(number, view.view.query.source) if isinstance(view.view.query, Select) else None
+
+    def _hides_key(self, number: int, name: str) -> bool:
+        """True if a view, or one that it is a projection of, does not select all that identifies its groups."""
+        view = self._models[number].views.get(name)
+        if view is None or isinstance(view.query, Grouped):
+            return view is not None and view.query.key is None
+        return isinstance(view.view.query, Select) and self._hides_key(number, view.view.query.source)
+
+    def _fires_early(self, number: int, name: str) -> bool:
+        join = self._joined(number, name)
+        return join is not None and join.early is not None
 
     def _key_of_join(self, view: str) -> tuple[tuple[int, ...] | None, bool]:
         """What the engine calls the key of a join of keyed relations, others have none; True if not all of it is

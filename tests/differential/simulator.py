@@ -97,9 +97,10 @@ class ViewState(Relation):
     def _in_time(self, delta: Rows, late: LateRows) -> Rows:
         """Without the changes below a declared LATENESS, which are late."""
         taken: Rows = Counter()
+        before = dict(self._declared)
         for row, weight in delta.items():
             record = self.record(row)
-            if any(is_below(record[column], self.before.of(column)) for column in self._declared):  # type: ignore[arg-type]
+            if any(is_below(record[column], declared) for column, declared in before.items()):  # type: ignore[arg-type]
                 late.setdefault(self.name, []).append((row, weight))
                 continue
             taken[row] = weight
@@ -112,6 +113,7 @@ class ViewState(Relation):
     def end(self) -> None:
         """After the end of the inputs, declared watermarks are at infinity, too."""
         self._declared = dict.fromkeys(self._declared, END)
+        self._watch()
 
     def _watch(self) -> None:
         self.now = ViewMarks(self.view, self.query, dict(self._declared), self.now)
@@ -151,9 +153,9 @@ class Simulator:
             one.watch(self._clock)
         following = []
         for name, view in self.views.items():
+            deltas[name], late_by_source = view.run(deltas, self._clock, self._earlier)
             if end:
                 view.end()
-            deltas[name], late_by_source = view.run(deltas, self._clock, self._earlier)
             for source, rows in late_by_source.items():
                 self._record(source, None if source == name else name, rows)
                 if view.view.late_to:
