@@ -114,20 +114,25 @@ class InputState(Relation):
         columns = {*self._door, *self._events}
         return {column: latest(self._door.get(column), self._events.get(column)) for column in columns}
 
+    @property
+    def releases(self) -> bool:
+        """True if rows that were held back can go on."""
+        return any(not self._waits(change) for change in self._held)
+
     def _released(self, changes: Iterable[Change]) -> list[Change]:
         self._held += changes
         for column in self._seen:
             values = [self._value(change.row, column) for change in changes]
             self._seen[column] = max([self._seen[column], *(value for value in values if value is not None)])
-        released, held = [], []
-        for change in self._held:
-            waits = any(
-                (value := self._value(change.row, column)) is not None and value + delay > self._seen[column]
-                for column, delay in self._declared.hold_back.items()
-            )
-            (held if waits else released).append(change)
-        self._held = held
+        released = [change for change in self._held if not self._waits(change)]
+        self._held = [change for change in self._held if self._waits(change)]
         return released
+
+    def _waits(self, change: Change) -> bool:
+        return any(
+            (value := self._value(change.row, column)) is not None and value + delay > self._seen[column]
+            for column, delay in self._declared.hold_back.items()
+        )
 
     def _apply(self, change: Change, door: dict[str, Mark]) -> str:
         if self._declared.kind == "keyed":

@@ -90,7 +90,9 @@ class ViewState(Relation):
         if clock // every > earlier // every:
             return true
         shown = self._shown
-        closing = {entry.key for entry in true if entry.closed(now) and not entry.closed(before)}
+        here = {entry.key for entry in true}
+        known = [*true, *(entry for entry in shown if entry.key not in here)]
+        closing = {entry.key for entry in known if entry.closed(now) and not entry.closed(before)}
         kept = {entry: weight for entry, weight in shown.items() if entry.key not in closing}
         return Counter(kept | {entry: weight for entry, weight in true.items() if entry.key in closing})
 
@@ -133,7 +135,7 @@ class Simulator:
         self._clock += beat.clock
         changes = list(step.changes)
         first = True
-        while first or changes:
+        while first or changes or any(one.releases for one in self._inputs.values()):
             changes = self._pass(changes, step.advances if first else (), beat.end and first)
             first = False
         contents = {name: +Counter(relation.content) for name, relation in self.relations.items()}
