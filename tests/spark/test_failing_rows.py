@@ -181,10 +181,8 @@ def test_lines_that_are_not_utf_8_are_malformed_rows(spark: SparkSession, tmp_pa
     (rows / f"one.{format}").write_bytes(head + b"".join(line % (n, text, n) for n, text in enumerate(texts)))
     with tidegate.connect(tmp_path / "folder", spark=spark) as db:
         header = ", header = 'true'" if format == "csv" else ""
-        db.sql(
         columns = "id INT, `gr\u00f6\u00dfe` STRING, n INT"
         db.sql(f"CREATE SOURCE s ({columns}) FROM FILES (path = '{rows}'{header}) FORMAT {format}")
-        )
         db.sql("CREATE MATERIALIZED VIEW plain AS SELECT id, `gr\u00f6\u00dfe` AS x FROM s")
         db.sql("CREATE MATERIALIZED VIEW upper AS SELECT id, upper(`gr\u00f6\u00dfe`) AS x FROM s WHERE n >= 0")
         db.run_once()

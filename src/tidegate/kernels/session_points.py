@@ -155,8 +155,8 @@ class Extents:
         table.write(self._with_order_key(added, 0), self._with_order_key(removed, 0), added.height - removed.height)
 
     def close(self, over: pl.DataFrame, hashes: pl.Series, watermark: int, state: State) -> pl.DataFrame:
-        """Stores the sessions `over` as closed, as long as a row could reopen one. Returns all such sessions of keys with
-        these hashes."""
+        """Stores the sessions `over` as closed, as long as a row could reopen one. Returns all such sessions of keys
+        with these hashes."""
         each = self.each(over)
         closed = state.table("closed", types_of(each, self._ident), self._ident)
         remembered = pl.col(END) + self._lateness + self._remembered > watermark

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatch
 
+from tidegate.plan.gates import Gate
 from tidegate.plan.groups import Aggregate, Distinct, SetOp, TopN
 from tidegate.plan.joins import Join
 from tidegate.plan.leaves import Node, Scan, View
-from tidegate.plan.time import Gate, Window, WindowAggregate
+from tidegate.plan.time import Window, WindowAggregate
 from tidegate.traits.watermark import settling
 
 
