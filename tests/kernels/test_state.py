@@ -150,13 +150,23 @@ def test_a_missing_blob_is_an_error() -> None:
 
 
 def test_the_cache_respects_its_limit() -> None:
-    cache, segments = ChunkCache(2000), MemorySegments()
+    cache, segments = ChunkCache(20_000), MemorySegments()
     for step in range(30):
         store = Store(segments, cache)
         store.table("t", COLUMNS, ["k"]).write(rows(list(range(step, step + 20)), step, 1000))
         store.commit()
-        assert cache.size <= 2000
+        assert cache.size <= 20_000
     assert len(Store(segments, cache).table("t", COLUMNS, ["k"]).scan()) == 49
+
+
+def test_the_cache_counts_what_a_small_chunk_takes_beside_its_rows() -> None:
+    """A limit that counted only the rows would be passed by a factor of twenty."""
+    cache, segments = ChunkCache(100_000), MemorySegments()
+    for number in range(100):
+        store = Store(segments, cache)
+        store.table(f"t{number}", COLUMNS, ["k"]).write(rows([number], number, 1000))
+        store.commit()
+    assert len(cache) < 20
 
 
 def test_runs_of_equal_size_are_merged() -> None:

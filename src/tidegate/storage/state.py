@@ -30,6 +30,8 @@ OBJECT_BYTES = 32 << 20
 OWN_OBJECT = 1 << 20
 """A bucket that writes this much gets objects of its own: what it drops later is not kept by small neighbours."""
 SMALL, SMALL_CACHE = 64 << 10, 64 << 20
+READ_OVERHEAD = 500
+"""What a small read in memory takes beside its bytes: its place is the key."""
 COPIED_PER_STEP = 8 << 20
 GARBAGE = 64 << 20
 
@@ -165,7 +167,7 @@ class _SmallReads(SizedCache[Place, bytes]):
     this process works for."""
 
     def __init__(self) -> None:
-        super().__init__(SMALL_CACHE, len)
+        super().__init__(SMALL_CACHE, lambda blob: len(blob) + READ_OVERHEAD)
 
     def put(self, key: Place, value: bytes) -> None:
         if len(value) <= SMALL:
