@@ -153,6 +153,8 @@ class Database:
         """Run continuously, in the background. Returns when every table that a connector fills is ready; meanwhile
         `progress` is called with how much of each other table has been read, from 0 to 1."""
         self._runtime.load_tables()
+        if not self._runtime.catch_up_tables(progress):
+            return
         started = self._runtime.launch(follow=True)
         self._runtime.captures.start()
         if started:

@@ -298,6 +298,18 @@ def test_invalid_options(options: dict[str, str], text: str) -> None:
     assert str(caught.value) == text
 
 
+def test_a_table_is_not_read_a_few_files_at_a_time() -> None:
+    """Stream rows would join half of it, and later an old version."""
+    options = option_list(path=".", format="csv", max_files_per_step="10")
+    with pytest.raises(Error) as caught:
+        registry.source("FILES", "items", ITEMS, options, key=(ITEMS[0].name,))
+    assert str(caught.value) == (
+        "INVALID_OPTION: a table is ready when all its files are read, which takes one step\n"
+        "  hint: leave out max_files_per_step"
+    )
+    assert registry.source("FILES", "items", ITEMS, options)
+
+
 def test_the_format_is_taken_from_the_file_name_or_the_clause(tmp_path: Path) -> None:
     assert registry.source("FILES", "i", ITEMS, option_list(path=str(tmp_path / "*.jsonl"))).options.format == "json"  # type: ignore[attr-defined]
     assert registry.source("files", "i", ITEMS, option_list(path="."), "CSV").spec.format == "csv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,9 +13,11 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
 
-from tidegate.spark import compat, local_files, session
+from tidegate.spark import compat, local_files, session, source_order
 from tidegate.spark.analyzer import SETTINGS
 from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
 
@@ -247,3 +250,65 @@ def test_both_names_of_a_call_site_keep_spark_from_walking_the_stack(spark: Spar
     assert spark.sparkContext.getLocalProperty("callSite.short") is None, "PySpark clears it"
     compat.name_call_site(spark)
     assert spark.sparkContext.getLocalProperty("callSite.short") == "tidegate"
+
+
+def test_a_query_asks_its_sources_in_a_given_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Six sources, since Spark itself keeps the order of up to four."""
+    ours = session.session_of(spark, {})
+    ours.dataSource.register(Asked)
+    asked = tmp_path / "asked"
+    frames = [
+        ours.readStream.format(Asked.name()).option("file", str(asked)).option("number", str(number)).load()
+        for number in range(6)
+    ]
+    writer = reduce(DataFrame.union, frames).writeStream.format("noop")
+    for number, order in enumerate([[5, 3, 0, 1, 4, 2], [0, 1, 2, 3, 4, 5]]):
+        asked.write_text("")
+        query = source_order.start(ours, writer.option("checkpointLocation", str(tmp_path / str(number))), "q", order)
+        query.processAllAvailable()
+        query.stop()
+        answers = [int(line) for line in asked.read_text().split()]
+        assert len(answers) >= 12
+        assert answers == (order * len(answers))[: len(answers)]
+    assert list(ours._jsparkSession.streams().listListeners()) == []
+
+
+def test_a_query_that_cannot_be_ordered_does_not_run(spark: SparkSession, tmp_path: Path) -> None:
+    ours = session.session_of(spark, {})
+    writer = ours.readStream.format("rate").load().writeStream.format("noop")
+    with pytest.raises(RuntimeError, match=r"the order of the sources cannot be set: .*1 sources, but an order of 2"):
+        source_order.start(ours, writer.option("checkpointLocation", str(tmp_path)), "q", [0, 0])
+    assert ours.streams.active == []
+
+
+class Asked(DataSource):
+    """A source without rows, which writes its number to a file whenever it is asked for its latest offset."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "asked"
+
+    def schema(self) -> str:
+        return "id int"
+
+    def streamReader(self, schema: StructType) -> AskedReader:
+        return AskedReader(dict(self.options))
+
+
+class AskedReader(DataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: object = None) -> dict[str, int]:
+        with open(self._options["file"], "a") as file:
+            file.write(f"{self._options['number']}\n")
+        return {"at": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        return iter([])

@@ -109,12 +109,24 @@ class Captures:
         self._idle: dict[str, tuple[LogIntake, Capture, tuple[str, ...]]] = {}
         self.failures: dict[str, errors.Error] = {}
 
-    def catch_up(self) -> None:
-        """Append what the sources have now. Captures that run in a thread do so by themselves."""
+    def tables(self) -> set[str]:
+        """The captured relations that are tables with a key."""
+        sessions = capture_sessions(self._catalog.value)
+        return {one.spec.relation for sources in sessions.values() for one in sources if one.spec.key}
+
+    def catch_up(self, *, tables: bool = False) -> None:
+        """Append what the sources have now; `tables`: only those of sessions with tables that have a key. Captures that
+        run in a thread do so by themselves."""
+        unreachable: list[OSError] = []
         for session, sources in capture_sessions(self._catalog.value).items():
-            if session not in self._running:
+            if session not in self._running and (not tables or any(one.spec.key for one in sources)):
                 intake, capture = self._idle_capture(session, sources)
-                capture.catch_up(intake)
+                try:
+                    capture.catch_up(intake)
+                except OSError as problem:
+                    unreachable.append(problem)
+        if unreachable:
+            raise unreachable[0]
 
     def start(self) -> None:
         """Follow all captured sources of the catalog, each session in its own thread."""

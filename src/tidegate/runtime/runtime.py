@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -42,8 +44,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 DEFAULT_RETENTION = 1000
 COMPACT_EVERY = 50
+UNREACHABLE_SECONDS = 1.0
+"""The pause between two attempts to read a new table whose server cannot be reached."""
 
 
 class Runtime:
@@ -81,6 +87,7 @@ class Runtime:
             skip_poison=skip_poison,
         )
         self.definitions = Definitions(self.catalog, self.ledger, self.log, self.spark)
+        self._stopped = threading.Event()
         self.readiness = Readiness(self.catalog, self.log, self.inserts, self.ledger, lambda: self.spark.running)
         system = SystemRelations(
             self.log,
@@ -185,6 +192,25 @@ class Runtime:
             hint = "check that it runs, then start again"
             raise errors.make("PIPELINE_FAILED", message=str(problem), hint=hint) from problem
 
+    def catch_up_tables(self, progress: Callable[[Mapping[str, float]], None] | None) -> bool:
+        """Append what captured tables have now, before stream rows are read that join them; False if `stop` was called
+        meanwhile. Blocks until the server of a new table can be reached; other tables remain as they are without it, as
+        in a pipeline that runs."""
+        self._stopped.clear()
+        while not self._stopped.is_set():
+            try:
+                self.captures.catch_up(tables=True)
+            except OSError as problem:
+                _log.warning("%s", problem)
+                missing = self.captures.tables() & set(self.readiness.missing())
+                if missing:
+                    if progress is not None:
+                        progress(dict.fromkeys(sorted(missing), 0.0))
+                    self._stopped.wait(UNREACHABLE_SECONDS)
+                    continue
+            return True
+        return False
+
     def await_tables(self, progress: Callable[[Mapping[str, float]], None] | None) -> None:
         """Block until the first step in which every table was read to its end."""
         shares = Shares()
@@ -208,6 +234,7 @@ class Runtime:
 
     def stop(self) -> None:
         """End the pipeline between two steps. If Spark's JVM has ended, it has ended already."""
+        self._stopped.set()
         with contextlib.ExitStack() as stack:
             stack.callback(self.sinks.settle)
             stack.callback(self.spark.stop)

@@ -66,9 +66,8 @@ def read_map_state(spark: SparkSession, checkpoint: Path, operator: int, variabl
     return reader.load(str(checkpoint))
 
 
-def compile_java(session: SparkSession, source: str) -> Any:
-    """A compiler of Spark's own that has compiled a class, which its class loader knows."""
-    jvm: Any = session._jvm
+def compile_java(jvm: Any, source: str) -> Any:
+    """The compiler that Spark contains, with the classes of a source text."""
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
@@ -86,7 +85,7 @@ class CatchingExpressions:
     def __init__(self, session: SparkSession, source: str, name: str, jar: Path) -> None:
         self._jvm: Any = session._jvm
         self._gateway: Any = session.sparkContext._gateway
-        compiler = compile_java(session, source)
+        compiler = compile_java(self._jvm, source)
         with zipfile.ZipFile(jar, "w") as archive:
             for each, code in compiler.getBytecodes().items():
                 archive.writestr(f"{each.replace('.', '/')}.class", bytes(code))
@@ -125,12 +124,25 @@ def replace_local_file_system(session: SparkSession, source: str, name: str) -> 
     """Compile a Java class with the compiler that Spark contains, and let Hadoop use it for `file:` paths. Hadoop keeps
     one object per scheme and user, so all code of this JVM that opens a path from now on receives it."""
     jvm: Any = session._jvm
-    compiler = compile_java(session, source)
     configuration = jvm.org.apache.hadoop.conf.Configuration(session.sparkContext._jsc.hadoopConfiguration())
-    configuration.setClassLoader(compiler.getClassLoader())
+    configuration.setClassLoader(compile_java(jvm, source).getClassLoader())
     configuration.set("fs.file.impl", name)
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()
     jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), configuration)
+
+
+def instance_of(session: SparkSession, source: str, name: str) -> Any:
+    """A new object of a Java class without parameters. A class is compiled once per application: Py4J finds methods by
+    the name of the class, and would call those of an earlier one."""
+    jvm: Any = session._jvm
+    key = (session.sparkContext.applicationId, name)
+    if key not in _classes:
+        _classes[key] = compile_java(jvm, source).getClassLoader().loadClass(name)
+    gateway: Any = session.sparkContext._gateway
+    return _classes[key].getConstructors()[0].newInstance(gateway.new_array(jvm.Object, 0))
+
+
+_classes: dict[tuple[str | None, str], Any] = {}
 
 
 def name_call_site(session: SparkSession) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidegate.circuit.model import Circuit
 from tidegate.connectors.contract import Partitioned, StreamSource
-from tidegate.spark import compat
+from tidegate.spark import compat, source_order
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.failing_rows import FailingRows
@@ -264,12 +264,10 @@ class Pipeline:
             FailingRows(self._spark, generation.circuit, lowering.consumers, self._skip_poison),
         )
         recorder.last_batch = last_batch
-        self._query = (
-            frame.writeStream.foreachBatch(recorder)
-            .outputMode("append")
-            .option("checkpointLocation", str(checkpoint.folder))
-            .start()
-        )
+        writer = frame.writeStream.foreachBatch(recorder).outputMode("append")
+        writer = writer.option("checkpointLocation", str(checkpoint.folder))
+        order = source_order.asking_order(generation.circuit, definition.sources)
+        self._query = source_order.start(self._spark, writer, launch, order)
         self._recorder, self._running, self._launched = recorder, definition, (generation, definition, last_batch)
         self._superseding = True
         if self._wall and last_batch is None:

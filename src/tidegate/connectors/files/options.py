@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidegate.connectors.contract import SinkSpec, SourceSpec
-from tidegate.core.option_models import DURATION, OptionModel, choice, whole_number
+from tidegate.core.option_models import DURATION, OptionModel, Spans, choice, whole_number
 from tidegate.core.options import Bag, checked_format
 from tidegate.errors import Span, make
 from tidegate.formats.text import CsvOptions
@@ -31,6 +31,16 @@ class FolderOptions(OptionModel):
         None, description="Largest number of files in a step."
     )
     max_file_age: Annotated[timedelta | None, DURATION] = Field(None, description="Largest age of a file.")
+
+
+class TableFolderOptions(FolderOptions):
+    """Which files make up a table with a key."""
+
+    def check(self, spans: Spans) -> None:
+        if self.max_files_per_step is not None:
+            message = "a table is ready when all its files are read, which takes one step"
+            hint = "leave out max_files_per_step"
+            raise make("INVALID_OPTION", message=message, hint=hint, span=spans["max_files_per_step"])
 
 
 class CsvFileOptions(CsvOptions):
@@ -61,7 +71,7 @@ class ReadOptions:
 def read_options(spec: SourceSpec, bag: Bag) -> ReadOptions:
     """Take a source's options out of the bag."""
     at = bag.span_of("path")
-    files = FolderOptions.take(bag)
+    files = TableFolderOptions.take(bag) if spec.key else FolderOptions.take(bag)
     folder, name = _folder_and_name(files.path)
     format = checked_format(bag, spec.format, FORMATS, _format_by_suffix(files.path))
     csv = CsvFileOptions.take(bag) if format == "csv" else CsvFileOptions.model_validate({})
