@@ -21,6 +21,7 @@ SERVER_FIXTURES = frozenset({"broker", "kafka_jars", "registry_url", "postgres",
 PLACES = {
     "tests/cluster": ("spark", "server"),
     "tests/kill": ("spark",),
+    "tests/soak": ("spark",),
     "tests/cli/test_end_to_end.py": ("spark",),
     "tests/cli/test_listen_end_to_end.py": ("spark", "server"),
     "tests/kafka/test_broker_restart.py": ("server",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,30 +15,42 @@ from pyspark.sql import SparkSession
 import tidegate
 from tests.kafka.helpers import topic
 from tests.servers import Broker
-from tests.servers.kafka import QUIET
+from tests.servers.kafka import QUIET, kafka_broker
 
 STARTS = 3
 EVERY = 20
 """How many versions there are per file, and per INSERT."""
 
 
+class Target:
+    """A topic."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0, "acks": "all", **QUIET})
+        self._name = name
+
+    def send(self, row: dict[str, int]) -> None:
+        """Sends a row, and waits until it is committed."""
+        self._producer.produce(self._name, json.dumps(row).encode())
+        assert self._producer.flush(30) == 0
+
+
 class Writer:
     """Writes version after version of a table row to each origin, and behind each version stream rows that name it."""
 
-    def __init__(self, broker: Broker, table: str, streams: list[str], folder: Path, db: tidegate.Database) -> None:
-        self._producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0, "acks": "all", **QUIET})
+    def __init__(self, table: Target, streams: list[Target], folder: Path, db: tidegate.Database) -> None:
         self._table, self._streams, self._folder, self._db = table, streams, folder, db
         self.last, self._ended = 0, threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
+        self.thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Writer:
-        self._thread.start()
+        self.thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self.thread.join()
         if self._failure is not None:
             raise self._failure
 
@@ -51,30 +64,35 @@ class Writer:
 
     def _write(self, version: int) -> None:
         row = {"id": 1, "version": version}
-        self._send(self._table, row)
+        self._table.send(row)
         if version % EVERY == 1:
             self._write_file(row)
             self._db.insert("given", [row])
         for stream in self._streams:
-            self._send(stream, {"id": 1, "version": version})
+            stream.send(row)
         if version % EVERY == 1:
-            self._db.insert("given_stream", [{"id": 1, "version": version}])
+            self._db.insert("given_stream", [row])
 
     def _write_file(self, row: dict[str, int]) -> None:
         path = self._folder / f"{row['version']:06}.json"
         path.with_name(f".{path.name}").write_text(json.dumps(row))
         path.with_name(f".{path.name}").rename(path)
 
-    def _send(self, name: str, row: dict[str, int]) -> None:
-        self._producer.produce(name, json.dumps(row).encode())
-        assert self._producer.flush(30) == 0
+
+@pytest.fixture
+def other_broker(tmp_path: Path) -> Iterator[Broker]:
+    (tmp_path / "other").mkdir()
+    with kafka_broker(tmp_path / "other") as running:
+        yield running
 
 
 @pytest.mark.parametrize("wanted", [8, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_stream_row_joins_what_was_committed_before_it(
-    spark: SparkSession, tmp_path: Path, broker: Broker, wanted: int
+    spark: SparkSession, tmp_path: Path, broker: Broker, other_broker: Broker, wanted: int
 ) -> None:
-    table, first, second, silent = (topic(broker, word) for word in ("versions", "first", "second", "silent"))
+    """One of the streams is in another cluster than the table."""
+    table, first, silent = (topic(broker, word) for word in ("versions", "first", "silent"))
+    second = topic(other_broker, "second")
     folder = tmp_path / "files"
     folder.mkdir()
     columns, key = "id BIGINT, version BIGINT", "(id BIGINT PRIMARY KEY, version BIGINT)"
@@ -85,7 +103,8 @@ def test_a_stream_row_joins_what_was_committed_before_it(
         CREATE TABLE given {key};
         CREATE SOURCE silent ({columns}) FROM KAFKA ({at}, topic = '{silent}');
         CREATE SOURCE first ({columns}) FROM KAFKA ({at}, topic = '{first}');
-        CREATE SOURCE second ({columns}) FROM KAFKA ({at}, topic = '{second}', max_rows_per_step = 1000);
+        CREATE SOURCE second ({columns})
+            FROM KAFKA (brokers = '{other_broker.address}', topic = '{second}', max_rows_per_step = 1000);
         CREATE SOURCE given_stream ({columns});
         CREATE MATERIALIZED VIEW unused AS SELECT * FROM silent;
     """
@@ -98,10 +117,12 @@ def test_a_stream_row_joins_what_was_committed_before_it(
         """
     with tidegate.connect(tmp_path / "db", spark=spark) as db:
         db.sql(define)
-        with Writer(broker, table, [first, second], folder, db) as writer:
+        streams = [Target(broker, first), Target(other_broker, second)]
+        with Writer(Target(broker, table), streams, folder, db) as writer:
             for start in range(STARTS):
                 db.start()
                 while steps(db) < wanted * (start + 1):
+                    assert writer.thread.is_alive()
                     db.wait(timeout=0.1)
                 db.stop()
         db.step()
