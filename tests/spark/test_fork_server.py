@@ -121,6 +121,7 @@ def test_a_server_that_was_killed_is_done_without(modules: Path) -> None:
     server = ForkServer()
     wait_until(lambda: Path(server.socket).exists(), "the server", 60)
     os.kill(server.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
     seen, _, code = look(modules, server.socket)
     assert (seen["read"], code) == ("some text", 7)
     server.stop()
