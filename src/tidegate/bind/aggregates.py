@@ -29,6 +29,13 @@ SAME_AS = {
 DISTINCT_FORM = {"collect_set": "array_agg", "approx_count_distinct": "count"}
 """Aggregates that are another one with DISTINCT. An approximate count may be exact."""
 
+_OF_NUMBERS = """
+    avg corr covar_pop covar_samp kurtosis median percentile product skewness stddev_pop stddev_samp sum var_pop
+    var_samp
+"""
+OF_NUMBERS = frozenset(_OF_NUMBERS.split())
+"""Aggregates for which Spark reads texts as numbers."""
+
 SAME_WITH_DISTINCT = frozenset({"min", "max", "bool_and", "bool_or"})
 IGNORE_NULLS: tuple[tuple[str, str], ...] = (("ignore_nulls", "true"),)
 LITERAL_ARGUMENT = {"percentile": "percentage", "listagg": "delimiter"}

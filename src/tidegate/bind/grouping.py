@@ -8,12 +8,12 @@ from functools import reduce
 
 from sqlglot import exp
 
-from tidegate.bind.aggregates import BoundAggregate, bind_aggregate, contains_aggregate, is_aggregate
+from tidegate.bind.aggregates import OF_NUMBERS, BoundAggregate, bind_aggregate, contains_aggregate, is_aggregate
 from tidegate.bind.context import Analyzer
 from tidegate.bind.events.views import EXTRACTED
 from tidegate.bind.expressions import canonical_text, typed_items, types_of
 from tidegate.bind.scope import WRITTEN
-from tidegate.bind.unsupported import check_comparable, check_type, make_storable
+from tidegate.bind.unsupported import cast, check_comparable, check_type, make_storable
 from tidegate.core.schema import Column
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
@@ -61,7 +61,10 @@ def group(
     calls = _collect_calls(trees)
     below = _Arguments(dict(named.items()))
     time = None if windows is None else below.name(column_tree(windows.spec.time), "t")
-    bound = [(bind_aggregate(node), f"__a{number}") for number, node in enumerate(calls.values())]
+    bound = [
+        (_with_numbers(bind_aggregate(node), analyzer, plan), f"__a{number}")
+        for number, node in enumerate(calls.values())
+    ]
     used = [below.of_call(aggregate) for aggregate, _ in bound]
     columns = typed_items(analyzer, plan, list(below.columns.items()) or [("__one", exp.true())])
     by_name = {item.name: item.schema for item in columns}
@@ -85,6 +88,15 @@ def group(
         identity = (*identity, spec.start, spec.end)
         by_text |= {canonical_text(column_tree(edge)): edge for edge in (spec.start, spec.end)}
     return Grouped(grouped, identity, tuple(_lift(tree, by_text, outs) for tree in trees))
+
+
+def _with_numbers(aggregate: BoundAggregate, analyzer: Analyzer, plan: Node) -> BoundAggregate:
+    """The aggregate over numbers, if it is one of numbers over texts. A text that is none is NULL."""
+    if aggregate.func not in OF_NUMBERS:
+        return aggregate
+    types = types_of(analyzer, plan.schema, aggregate.args)
+    pairs = zip(aggregate.args, types, strict=True)
+    return replace(aggregate, args=tuple(cast(tree, "double") if of.type == "string" else tree for tree, of in pairs))
 
 
 def _check_keys(keys: Mapping[str, exp.Expr], columns: Mapping[str, Column], span: Span | None) -> None:
