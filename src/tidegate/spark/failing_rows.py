@@ -1,34 +1,32 @@
-"""Rows for which an expression raises an error: which expressions can, how Spark evaluates them without failing the
-step, and what is recorded.
+"""Rows for which an expression fails, and what is recorded of them.
 
-Such a branch is evaluated inside `catching`, which gives NULL instead of raising. A row that became NULL leaves
-the step as JSON, under the number of its consumer. The driver then evaluates the branch for this row alone, which tells
-the expression and the reason."""
+A branch that can fail is evaluated inside of `catching`, which gives NULL instead of raising. A row that became NULL
+leaves the step as JSON, under the number of its consumer. The driver then evaluates the branch for this row alone,
+which tells the expression and the reason."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import functions
-from sqlglot import exp, parse_one
 
 from tidegate.circuit.model import Circuit, ops_behind
 from tidegate.core.columns import ERROR, RAW
 from tidegate.core.quoting import identifier, literal
 from tidegate.core.schema import Schema
-from tidegate.core.types import Type, parse_type
 from tidegate.errors import Error, make
+from tidegate.spark.can_fail import column_of
 from tidegate.spark.catching import catching
 from tidegate.spark.compat import collect_in_jvm
 from tidegate.spark.conditions import quiet, reason_of
 from tidegate.spark.consumers import Consumer, rounds_of
 from tidegate.spark.expressions import inside
 from tidegate.spark.misfits import REASON, visible_row
-from tidegate.sql import Tidegate
+from tidegate.spark.unfit_values import REASONS, bounded, misfit_value, unfit_value
 from tidegate.storage.step_header import RejectedRow
 
 if TYPE_CHECKING:
@@ -38,209 +36,12 @@ CODE = "EXPRESSION_FAILED"
 EXPLAINED = 20
 """The number of failed rows per step for which the expression and the reason are looked for."""
 
-MAX_BYTES = 1 << 24
-"""Larger values are not stored: the rows of a batch have to fit into memory together."""
-
-_AMPLIFYING = re.compile(
-    r"\b(repeat|array_repeat|sequence|[lr]pad|space|replace|regexp_replace|translate|overlay|concat(_ws)?|array_join"
-    r"|flatten|transform|aggregate|reduce|zip_with|arrays_zip|format_string|printf|map_concat|array_insert)\(",
-    re.IGNORECASE,
-)
-"""Functions that make large values of small ones."""
-
-_UNFIT = {
-    "string": "the text is not UTF-8, or larger than 16 MiB",
-    "binary": "it is larger than 16 MiB",
-    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), "the time is outside of the years 1 to 9999"),
-}
-
-FIRST_TIME, LAST_TIME = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg)
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-_PLAIN = (
-    exp.Column,
-    exp.Identifier,
-    exp.Literal,
-    exp.Null,
-    exp.Boolean,
-    exp.Paren,
-    exp.Alias,
-    exp.Dot,
-    exp.Predicate,
-    exp.Connector,
-    exp.Not,
-    exp.Case,
-    exp.If,
-    exp.Coalesce,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.Bracket,
-    exp.Distinct,
-    exp.Tuple,
-    exp.Var,
-)
-_RAISING_PREDICATES = (exp.RegexpLike, exp.Like, exp.ILike, exp.SimilarTo)
-_HARMLESS_NAMES = """
-    abs array array_contains ascii bit_length boolean ceil ceiling char_length character_length coalesce concat
-    date_trunc day dayofmonth dayofweek dayofyear exists floor get_json_object greatest hour if ifnull initcap instr
-    isnotnull isnull lcase least left length lower ltrim minute month named_struct nanvl nullif nvl nvl2 octet_length
-    position quarter right round rtrim second size struct substr substring trim try_parse_json try_variant_get ucase
-    upper weekday weekofyear xxhash64 year
-"""
-_HARMLESS = frozenset(_HARMLESS_NAMES.split())
-"""Functions that give NULL, or another value, whatever their arguments are."""
-
-
-def may_raise(sql: str, types: Mapping[str, str]) -> bool:
-    """True unless the expression gives a value for every row. `types`: the types of known columns."""
-    tree = parse_one(f"SELECT {sql}", read=Tidegate).expressions[0]
-    return any(_may_raise(node, types) for node in tree.walk())
-
-
-def _may_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    if isinstance(node, _ARITHMETIC):
-        operands = [node.this] if isinstance(node, exp.Neg) else [node.this, node.expression]
-        return not all(_is_number(each, types) for each in operands)
-    if isinstance(node, exp.Cast):
-        return node.to.this not in _SAFE_CASTS
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() not in _HARMLESS
-    return not isinstance(node, _PLAIN) or isinstance(node, _RAISING_PREDICATES)
-
-
-_SAFE_CASTS = frozenset(
-    {
-        *(exp.DataType.Type[each] for each in ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")),
-        exp.DataType.Type.DECIMAL,
-    }
-)
-"""Casts to times give times beyond the year 9999, casts to STRING bytes that are not UTF-8."""
-
-
-def _is_number(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    match node:
-        case exp.Paren():
-            return _is_number(node.this, types)
-        case exp.Literal():
-            return not node.is_string
-        case exp.Column():
-            return types.get(node.name, "").split("(")[0] in _NUMBERS
-        case exp.Neg() | exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
-            return True
-        case exp.Cast():
-            return node.to.this in _SAFE_CASTS
-    return False
-
-
-def can_fail(consumer: Consumer, types: Mapping[str, str]) -> bool:
-    """True if some expression of a branch may raise. `types`: the types of the columns that the branch reads."""
-    known = dict(types)
-    for filters, items, _ in rounds_of(consumer.branch):
-        items = tuple(items)
-        if any(may_raise(sql, known) for sql in [*filters, *(sql for _, sql in items)]):
-            return True
-        known = {name: known[source] for name, sql in items if (source := _column(sql)) in known}
-    return False
-
-
-def _column(sql: str) -> str:
-    """The name, if the expression is just that."""
-    return sql[1:-1].replace("``", "`") if sql.startswith("`") and sql.endswith("`") else ""
-
-
-def unfit(consumer: Consumer, prefix: str) -> list[str]:
-    """Conditions on the last projection of a branch: a computed value that no view can hold, since it is a text that is
-    not UTF-8, or a time outside of the years 1 to 9999."""
-    computed: set[str] = set()
-    for number, (_, items, _) in enumerate(rounds_of(consumer.branch)):
-        read = [(name, _column(sql)) for name, sql in items]
-        computed = {name for name, source in read if not source or (number and source in computed)}
-    tests = []
-    for column in consumer.branch.columns:
-        if column.name not in computed:
-            continue
-        test = unfit_value(f"{prefix}.{identifier(column.name)}", column.type)
-        tests += [test] if test else []
-    return tests
-
-
-def unfit_value(sql: str, type: str) -> str | None:
-    """The condition under which a value of a type cannot be held; None if every value can be."""
-    parsed = parse_type(type)
-    size = _bytes(sql, parsed, 0)
-    tests = [f"coalesce({size} > {MAX_BYTES}, FALSE)"] if size is not None else []
-    tests += [test] if (test := _unfit(sql, parsed, 0)) is not None else []
-    return f"({' OR '.join(tests)})" if tests else None
-
-
-def bounded(sql: str, type: str) -> str:
-    """The expression, raising an error for a value that is too large. A value that an expression made of little input
-    must not reach the rows that Spark copies, since what happens there is not caught."""
-    size = _bytes("v", parse_type(type), 0) if _AMPLIFYING.search(sql) else None
-    if size is None:
-        return sql
-    checked = f"v -> IF(coalesce({size} > {MAX_BYTES}, FALSE), raise_error('it is larger than 16 MiB'), v)"
-    return f"element_at(transform(array({sql}), {checked}), 1)"
-
-
-def _bytes(sql: str, type: Type, depth: int) -> str | None:
-    """About how many bytes a value has; None if a value of the type is never large."""
-    match type.name:
-        case "string" | "binary":
-            return f"octet_length({sql})"
-        case "array":
-            of_element = _bytes(f"e{depth}", type.inner[0], depth + 1)
-            slots = f"8L * size({sql})"
-            if of_element is None:
-                return slots
-            total = f"aggregate({sql}, {slots}, (b{depth}, e{depth}) -> b{depth} + coalesce({of_element}, 0L))"
-            return f"IF({slots} > {MAX_BYTES}, {slots}, {total})"
-        case "map":
-            parts = zip(("map_keys", "map_values"), type.inner, strict=True)
-            sizes = (_bytes(f"{part}({sql})", Type("array", (inner,)), depth) for part, inner in parts)
-        case "struct":
-            fields = zip(type.fields, type.inner, strict=True)
-            sizes = (_bytes(f"{sql}.{identifier(name)}", inner, depth) for name, inner in fields)
-        case _:
-            return None
-    known = [f"coalesce({size}, 0L)" for size in sizes if size is not None]
-    return f"({' + '.join(known)})" if known else None
-
-
-def _unfit(sql: str, type: Type, depth: int) -> str | None:
-    tests: list[str | None]
-    match type.name:
-        case "string":
-            tests = [f"NOT is_valid_utf8({sql})"]
-        case "date" | "timestamp" | "timestamp_ntz":
-            cut = slice(0, 10) if type.name == "date" else slice(None)
-            first, last = (f"CAST('{each[cut]}' AS {type.name})" for each in (FIRST_TIME, LAST_TIME))
-            tests = [f"{sql} NOT BETWEEN {first} AND {last}"]
-        case "struct":
-            fields = zip(type.fields, type.inner, strict=True)
-            tests = [_unfit(f"{sql}.{identifier(name)}", inner, depth) for name, inner in fields]
-        case "array":
-            tests = [_any_unfit(sql, type.inner[0], depth)]
-        case "map":
-            keys, values = type.inner
-            tests = [_any_unfit(f"map_keys({sql})", keys, depth), _any_unfit(f"map_values({sql})", values, depth)]
-        case _:
-            return None
-    found = [f"coalesce({test}, FALSE)" for test in tests if test is not None]
-    return f"({' OR '.join(found)})" if found else None
-
-
-def _any_unfit(array: str, type: Type, depth: int) -> str | None:
-    """The condition under which an element of an array cannot be held."""
-    test = _unfit(f"e{depth}", type, depth + 1)
-    return None if test is None else f"exists({array}, e{depth} -> {test})"
-
 
 def reject_misfits(frame: DataFrame, consumers: Iterable[Consumer]) -> DataFrame:
     """A connector's flat frame in which rows are malformed that have a misfit in a column from which something is
     computed: Spark's functions would repair or change it silently."""
     used = _computed_from(consumers)
-    tests = [test for name, type in frame.dtypes if name in used and (test := unfit_value(identifier(name), type))]
+    tests = [test for name, type in frame.dtypes if name in used and (test := misfit_value(identifier(name), type))]
     if not tests:
         return frame
     unfit, own = " OR ".join(tests), ", ".join(identifier(name) for name in frame.columns if not name.startswith("__"))
@@ -258,7 +59,7 @@ def _computed_from(consumers: Iterable[Consumer]) -> set[str]:
     names: set[str] = set()
     for consumer in consumers:
         filters, items, _ = rounds_of(consumer.branch)[0]
-        computed = [*filters, *(sql for _, sql in items if not _column(sql))]
+        computed = [*filters, *(sql for _, sql in items if not column_of(sql))]
         names |= {name for sql in computed for name in _names(sql)}
     return names
 
@@ -277,7 +78,7 @@ class FailingRows:
             branch.producer: output.relation
             for output in reversed(circuit.outputs)
             for branch in output.branches
-            if not any(_column(sql) == "" for _, items, _ in rounds_of(branch) for _, sql in items)
+            if not any(column_of(sql) == "" for _, items, _ in rounds_of(branch) for _, sql in items)
         }
         """The relation whose rows a producer has, if one is stored as it is."""
         stopping = {output.relation for output in circuit.outputs if output.on_error == "stop"}
@@ -330,7 +131,7 @@ class FailingRows:
         for filters, items, _ in rounds_of(consumer.branch):
             items = tuple(items)
             for name, sql in [*((None, sql) for sql in filters), *items]:
-                reason = None if _column(sql) else self._reason(inside(sql, None), rows, types.get(name or "", ""))
+                reason = None if column_of(sql) else self._reason(inside(sql, None), rows, types.get(name or "", ""))
                 if reason is not None:
                     return sql, reason
             computed = ", ".join(f"{inside(sql, None)} AS {identifier(name)}" for name, sql in items)
@@ -350,7 +151,7 @@ class FailingRows:
                     collect_in_jvm(frame.selectExpr(sql))
             except (PySparkException, Py4JJavaError) as problem:
                 return reason_of(problem)
-        return _UNFIT.get(type, REASON) if unfit else None
+        return REASONS.get(type, REASON) if unfit else None
 
 
 def columns_read(consumers: Iterable[Consumer]) -> set[str]:

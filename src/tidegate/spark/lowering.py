@@ -19,6 +19,7 @@ from tidegate.core.schema import Schema
 from tidegate.core.types import arrow_type
 from tidegate.ir.specs import spec_per_bucket
 from tidegate.spark import blocks, buckets, xxhash64
+from tidegate.spark.can_fail import can_fail
 from tidegate.spark.clock import ClockSource
 from tidegate.spark.consumers import (
     GUARD,
@@ -34,7 +35,7 @@ from tidegate.spark.consumers import (
 from tidegate.spark.direct import Reading, read_and_pack
 from tidegate.spark.exchange import Exchange
 from tidegate.spark.expressions import quoted
-from tidegate.spark.failing_rows import can_fail, reject_misfits
+from tidegate.spark.failing_rows import reject_misfits
 from tidegate.spark.late_rows import Watch
 from tidegate.spark.level import LevelOp, LevelRunner, StateSource
 from tidegate.spark.pack import PackConfig, Target, UnpackConfig, pack, unpack

@@ -14,8 +14,9 @@ from tidegate.core.schema import Schema
 from tidegate.spark.catching import catching
 from tidegate.spark.consumers import GUARD, Consumer, rounds_of
 from tidegate.spark.expressions import inside, literal, quoted
-from tidegate.spark.failing_rows import bounded, columns_read, unfit
+from tidegate.spark.failing_rows import columns_read
 from tidegate.spark.types import struct_type
+from tidegate.spark.unfit_values import bounded, unfit
 
 ADDRESS = [
     StructField("__op", StringType()),
