@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors, sql
 from tidegate.catalog import Catalog
 from tidegate.core.schema import Schema
-from tidegate.core.secrets import mask_sql
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
 from tidegate.runtime.boundary import Boundary, data_path, public, storage_error
@@ -349,12 +348,12 @@ def _located(text: str, statement: errors.Span | None = None) -> Iterator[None]:
         yield
     except errors.Error as error:
         if error.text is None:
-            error.text = mask_sql(text)
+            error.text = text
             if error.span is None and statement is not None and isinstance(error, errors.SqlError):
                 error.span = sql.find_place(text, statement, error.near)
         raise
     except RecursionError:
-        raise errors.too_deep(mask_sql(text), statement and sql.find_place(text, statement, ())) from None
+        raise errors.too_deep(text, statement and sql.find_place(text, statement, ())) from None
 
 
 @contextlib.contextmanager

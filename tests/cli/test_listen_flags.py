@@ -64,7 +64,7 @@ def test_all_sources() -> None:
         " snapshot = 'initial');",
         f"CREATE SOURCE `notify` FROM NOTIFY (channels = 'jobs, mail', {hidden});",
         f"CREATE SOURCE `outbox` FROM OUTBOX (table = 'outbox', {hidden});",
-        "CREATE SOURCE `webhook` FROM WEBHOOK (port = '8081', secret = '****');",
+        "CREATE SOURCE `webhook` FROM WEBHOOK (port = '8081', secret = '${HOOK}');",
         "CREATE SOURCE `kafka` FROM KAFKA (bootstrap_servers = 'broker:9092', topic = 'events');",
     ]
 
@@ -81,8 +81,8 @@ def test_all_adapters() -> None:
     assert found[1:] == [
         "CREATE SINK `file` FROM pgcdc_events INTO FILE (path = 'it''s.jsonl', channels = '*');",
         "CREATE SINK `webhook_sink` FROM pgcdc_events INTO WEBHOOK"
-        " (url = 'https://example.org/hook', secret = '****', channels = '*');",
-        "CREATE SINK `sse` FROM pgcdc_events INTO SSE (port = '8080', token = '*****', channels = '*');",
+        " (url = 'https://example.org/hook', secret = '${HOOK}', channels = '*');",
+        "CREATE SINK `sse` FROM pgcdc_events INTO SSE (port = '8080', token = '${TOKEN}', channels = '*');",
         "CREATE SINK `kafka_sink` FROM pgcdc_events INTO KAFKA"
         " (bootstrap_servers = 'broker:9092', topic = 'events', format = 'json', channels = '*');",
         "CREATE SINK `postgres_sink` FROM pgcdc_events INTO POSTGRES"

@@ -57,10 +57,10 @@ def file(tmp_path: Path) -> Path:
         ),
         (
             "postgres:\n  url: ${1x}\n",
-            "INVALID_OPTION: listen.yaml:2: ${1x} does not name an environment variable\n"
+            "INVALID_OPTION: listen.yaml:2: this ${ begins no reference\n"
             "  line 2:  url: ${1x}\n"
             "                ^^^^^\n"
-            "  hint: write ${NAME} or ${NAME:-default}, and $$ for a dollar\n",
+            "  hint: write ${NAME}, ${NAME:-default} or ${file:/path}, and $$ for a dollar\n",
         ),
         (
             "postgres: {url: 'postgresql://db/shop'}\nadapters: [stdout]\n",

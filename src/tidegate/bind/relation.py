@@ -226,7 +226,7 @@ def _connector(connector: Connector | None) -> ConnectorNote | None:
     if connector is None:
         return None
     options = tuple((option.key, option.value) for option in connector.options)
-    return ConnectorNote(connector.kind, options, connector.format)
+    return ConnectorNote(connector.kind, options, connector.format, references=True)
 
 
 def _unknown_column(name: Name, known: tuple[str, ...]) -> Error:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidegate.core.schema import Column, Schema, names
+from tidegate.errors import Span
 from tidegate.sql.parsing import parse_definition
-from tidegate.sql.statements import Statement
+from tidegate.sql.statements import CreateRelation, CreateSink, Statement
 
 RelationKind = Literal["source", "table", "view", "sink"]
 
@@ -23,11 +24,13 @@ class TimeNote:
 
 @dataclass(frozen=True)
 class ConnectorNote:
-    """The connector of a relation: its name and options as written."""
+    """The connector of a relation: its name and options as written. `references`: `${NAME}` in an option is one; not so
+    in relations that earlier versions created."""
 
     kind: str
     options: tuple[tuple[str, str], ...] = ()
     format: str | None = None
+    references: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,15 @@ class Relation:
     def statement(self) -> Statement | None:
         """The statement that created it; None for relations that every database has."""
         return parse_definition(self.sql) if self.sql else None
+
+    @property
+    def written_options(self) -> list[tuple[str, str, Span | None]]:
+        """The options of its connector, with their places in `sql`."""
+        assert self.connector is not None
+        statement = self.statement
+        connector = statement.connector if isinstance(statement, CreateRelation | CreateSink) else None
+        spans = {option.key: option.span for option in connector.options} if connector is not None else {}
+        return [(key, value, spans.get(key)) for key, value in self.connector.options]
 
     @property
     def described(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,8 +31,16 @@ def guard(debug: bool, as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(0) from None
     except Exception as problem:
         if debug:
-            raise
+            _print_traceback(problem)
+            raise typer.Exit(exit_code(problem)) from None
         raise typer.Exit(_report(problem, as_json)) from None
+
+
+def _print_traceback(problem: Exception) -> None:
+    """The exceptions of libraries in it may repeat URLs and passwords."""
+    from tidegate.core.secrets import hide_known
+
+    print(hide_known("".join(traceback.format_exception(problem))), end="", file=sys.stderr, flush=True)
 
 
 def _report(problem: Exception, as_json: bool) -> int:
@@ -53,10 +62,11 @@ def exit_code(problem: Exception) -> int:
 
 def error_fields(problem: Exception) -> dict[str, Any]:
     """The fields of an error, for programs."""
+    from tidegate.core.secrets import hide_known
     from tidegate.errors import Error, line_and_column
 
     if not isinstance(problem, Error):
-        return {"code": "INTERNAL", "message": f"{type(problem).__name__}: {problem}"}
+        return {"code": "INTERNAL", "message": hide_known(f"{type(problem).__name__}: {problem}")}
     parts: dict[str, Any] = {"code": problem.code, "message": problem.message}
     if problem.text is not None and problem.span is not None:
         parts["line"], parts["column"] = line_and_column(problem.text, problem.span.start)

@@ -6,6 +6,8 @@ import logging
 import sys
 from typing import TextIO
 
+from tidegate.core.secrets import hide_known
+
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
     """Writes to the current sys.stderr, which a live screen or a test may replace."""
@@ -14,6 +16,9 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         logging.Handler.__init__(self)
         # librdkafka logs under this name what our own messages already say.
         self.addFilter(lambda record: record.name != "tidegate.kafka")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return hide_known(super().format(record))
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]

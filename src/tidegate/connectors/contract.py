@@ -34,8 +34,9 @@ Position = dict[str, Any]
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A relation that a connector fills. `options` are the user's, already validated; `key` is empty for a relation
-    without one. A relation without columns feeds the event bus."""
+    """A relation that a connector fills. `options` are the user's as written, already validated; `key` is empty for a
+    relation without one. A relation without columns feeds the event bus. `references`: `${NAME}` in a value is one;
+    not so in folders of earlier versions."""
 
     kind: str
     relation: str
@@ -43,6 +44,7 @@ class SourceSpec:
     options: Mapping[str, str] = field(default_factory=dict)
     format: str | None = None
     key: tuple[str, ...] = ()
+    references: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from tidegate.catalog.bus import BUS, is_bus
 from tidegate.connectors.contract import ColumnPolicy, Connector, Sink, SinkSpec, Source, SourceSpec
-from tidegate.core.options import Bag, OptionItems
+from tidegate.core.options import Bag, OptionItems, folded_key
+from tidegate.core.references import expand
 from tidegate.core.schema import Schema
+from tidegate.core.secrets import remember
 from tidegate.errors import Error, Span, did_you_mean, enumerated, make
 
 GROUP = "tidegate.connectors"
@@ -68,16 +70,19 @@ def source(
     format: str | None = None,
     span: Span | None = None,
     key: tuple[str, ...] = (),
+    references: bool = True,
 ) -> Source:
-    """Build the source of `FROM kind (options) [FORMAT format]`, with every option validated."""
+    """Build the source of `FROM kind (options) [FORMAT format]`, with every option validated. `references`: those in
+    the values of options are replaced."""
     name = canonical(kind)
     connector = _find(name)
     if connector is None or connector.source is None:
         raise _no_connector(kind, name, "source", connector, span)
     _check_columns(name, relation, columns, connector.columns, span)
     items = list(options)
-    bag = Bag(name, items, span)
-    spec = SourceSpec(name, relation, columns, {key: value for key, value, _ in items}, _format(bag, kind, format), key)
+    bag = _bag(name, items, span, references)
+    texts = {key: value for key, value, _ in items}
+    spec = SourceSpec(name, relation, columns, texts, _format(bag, kind, format), key, references)
     result = connector.source(spec, bag)
     bag.finish()
     return result
@@ -92,6 +97,7 @@ def sink(
     span: Span | None = None,
     key: tuple[str, ...] = (),
     reads: str = "",
+    references: bool = True,
 ) -> Sink:
     """Build the sink of `INTO kind (options) [FORMAT format]`, with every option validated. The option `channels` of a
     sink that reads the bus is taken here: the runtime filters events, not the sink."""
@@ -100,7 +106,7 @@ def sink(
     if connector is None or connector.sink is None:
         raise _no_connector(kind, connector_name, "sink", connector, span)
     items = list(options)
-    bag = Bag(connector_name, items, span)
+    bag = _bag(connector_name, items, span, references)
     if is_bus(reads):
         bag.take("channels", channel_patterns, "patterns such as 'pgcdc:orders, pgcdc:_view:*'")
     texts = {key: value for key, value, _ in items}
@@ -108,6 +114,21 @@ def sink(
     result = connector.sink(spec, bag)
     bag.finish()
     return result
+
+
+def _bag(name: str, items: list[tuple[str, str, Span | None]], span: Span | None, references: bool) -> Bag:
+    """The options with their references replaced. Their secrets are remembered, to be hidden in texts of libraries."""
+    values = [(key, _value(key, value, at) if references else value, at) for key, value, at in items]
+    for key, value, _ in values:
+        remember(key, value)
+    return Bag(name, values, span, {folded_key(key): value for key, value, _ in items})
+
+
+def _value(key: str, text: str, at: Span | None) -> str:
+    def fail(code: str, message: str, hint: str) -> Error:
+        return make(code, message=f"option '{key}': {message}", hint=hint, span=at)
+
+    return expand(text, fail=fail)
 
 
 def channel_patterns(text: str) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegate.core.secrets import hide_known
+
 _log = logging.getLogger(__name__)
 
 PLAIN = "text/plain; charset=utf-8"
@@ -101,6 +103,6 @@ def _checked(scope: Scope, receive: Receive) -> HttpRequest:
 
 
 def _failed(failure: Exception, port: int) -> Response:
-    text = f"{type(failure).__name__}: {failure}"
+    text = hide_known(f"{type(failure).__name__}: {failure}")
     _log.error("a request to port %d failed: %s", port, text.split("\n", 1)[0])
     return json_response(500, {"error": text}, {"Connection": "close"})

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from tidegate.core.durations import EXPECTED, EXPECTED_POSITIVE, parse_duration, parse_positive
 from tidegate.core.options import Bag, parse_size
+from tidegate.core.secrets import declare_secret
 from tidegate.errors import Error, Span, enumerated, make
 
 SECRET: JsonDict = {"secret": True}
@@ -54,6 +55,14 @@ class OptionModel(BaseModel):
     """The options of a connector."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for name, field in cls.model_fields.items():
+            if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("secret"):
+                aliases = next((item for item in field.metadata if isinstance(item, Aliases)), ())
+                for spelling in (field.alias or name, *aliases):
+                    declare_secret(spelling)
 
     @classmethod
     def take(cls, bag: Bag, parsers: Mapping[str, Parsed] | None = None, **examples: str) -> Self:

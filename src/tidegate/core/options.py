@@ -21,9 +21,13 @@ _TRUTH = {"true": True, "false": False}
 class Bag:
     """The options of one connector. `where` names it in error texts; `span` is where it stands in the statement."""
 
-    def __init__(self, where: str, options: OptionItems, span: Span | None = None) -> None:
+    def __init__(
+        self, where: str, options: OptionItems, span: Span | None = None, written: Mapping[str, str] | None = None
+    ) -> None:
+        """`written`: values as they were written, which errors show, by folded key; the others are as in `options`."""
         self.where = where
         self.span = span
+        self._written = written or {}
         self._remaining: dict[str, tuple[str, str, Span | None]] = {}
         self._known: list[str] = []
         for key, value, at in options:
@@ -92,7 +96,7 @@ class Bag:
         try:
             return parse(value)
         except (ValueError, KeyError):
-            raise invalid(key, value, expected, at) from None
+            raise invalid(key, self._written.get(folded_key(key), value), expected, at) from None
 
     def family(self, prefix: str) -> dict[str, Bag]:
         """Takes out `fields.<member>.<option>` for a prefix `fields`, as one bag per member in small letters."""

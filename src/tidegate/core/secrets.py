@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-_SECRET = re.compile(
-    r"(^|[._\-])(password|passwd|secret|token|credentials?|jaas\.config|authorization|cookie)$"
-    r"|(^|[._\-])(api|access|secret|private|account|encryption|signing|shared)[._\-]?key$"
-)
-_IN_URL = re.compile(r"(://[^:/@\s']*:)([^@\s']+)(?=@)")
-_IN_SQL = re.compile(r"""(['"`]?)([A-Za-z_][\w.\-]*)\1(\s*=\s*)'((?:[^']|'')*)'""")
-
-
-def is_secret(key: str) -> bool:
-    """`password`, `sasl.password`, `api_key`, `ssl.key.password`, ...; never a generated field that has such a name."""
-    folded = key.casefold()
-    return not folded.startswith("fields.") and _SECRET.search(folded) is not None
-
-
-def masked(key: str, value: str) -> str:
-    """The value of an option as it may be shown: `***` for a secret, URLs without their passwords."""
-    return "***" if is_secret(key) else _IN_URL.sub(r"\1***", value)
-
-
-def mask_sql(text: str) -> str:
-    """A CREATE statement with its secrets starred out. Its length stays, so that spans still point at their places."""
-    return _IN_SQL.sub(_star_out, text)
-
-
-def _star_out(match: re.Match[str]) -> str:
-    quote, key, equals, value = match.groups()
-    hidden = "*" * len(value) if is_secret(key) else _IN_URL.sub(lambda m: m[1] + "*" * len(m[2]), value)
-    return f"{quote}{key}{quote}{equals}'{hidden}'"
+from tidegate.errors.masking import mask_comments as mask_comments
+from tidegate.errors.masking import mask_sql as mask_sql
+from tidegate.errors.secrets import declare_secret as declare_secret
+from tidegate.errors.secrets import hide_known as hide_known
+from tidegate.errors.secrets import hide_parts as hide_parts
+from tidegate.errors.secrets import is_secret as is_secret
+from tidegate.errors.secrets import masked as masked
+from tidegate.errors.secrets import remember as remember
+from tidegate.errors.secrets import secret_parts as secret_parts

@@ -12,7 +12,14 @@ Error                   root; `.code .message .detail .hint .span .text`
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from tidegate.errors.masking import Shown, mask_broken
+from tidegate.errors.secrets import hide_known
+
+SHORTEST_TOKEN = 3
+"""Shorter tokens are not searched in messages."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,15 +52,42 @@ class Error(Exception):
         span: Span | None = None,
         text: str | None = None,
     ) -> None:
-        super().__init__(printable(message))
         self.code = code
-        self.message = printable(message)
-        self.detail = None if detail is None else printable(detail)
+        self.message = hide_known(printable(message))
+        self.detail = None if detail is None else hide_known(printable(detail))
         self.hint = None if hint is None else printable(hint)
         self.span = span
+        self._text: str | None = None
         self.text = text
+        super().__init__(self.message)
         self.near: tuple[str, ...] = ()
         """Without a span: SQL that the error is about, most exact first, to look for in the statement."""
+
+    @property
+    def text(self) -> str | None:
+        """The SQL that the span points into, its secrets starred out."""
+        return self._text
+
+    @text.setter
+    def text(self, text: str | None) -> None:
+        if text is None:
+            self._text = None
+            return
+        self._text, hidden = (text, text.hidden) if isinstance(text, Shown) else mask_broken(text)
+        for secret in sorted(hidden, key=len, reverse=True):
+            self._hide(secret)
+
+    def _hide(self, secret: str) -> None:
+        """Star out a secret in the message, the detail and the hint: they may repeat tokens of the text."""
+        unescaped = re.sub(r"\\(.)|(['\"])\2", r"\1\2", secret, flags=re.DOTALL)
+        for spelling in (secret, unescaped):
+            if len(spelling) < SHORTEST_TOKEN:
+                continue
+            word = re.compile(rf"(?<!\w){re.escape(spelling)}(?!\w)", re.IGNORECASE)
+            self.message = word.sub("***", self.message)
+            self.detail = self.detail and word.sub("***", self.detail)
+            self.hint = self.hint and word.sub("***", self.hint)
+        self.args = (self.message,)
 
     def __str__(self) -> str:
         from tidegate.errors.rendering import render

@@ -12,12 +12,13 @@ import pyarrow as pa
 from tidegate import errors
 from tidegate.catalog.bus import BUS, TIME
 from tidegate.catalog.catalog import Catalog
+from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import Capture, CaptureContext, CapturedSource, RejectedRow, Rows
 from tidegate.core.retry import Backoff
 from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.readiness import TABLES
-from tidegate.runtime.sources import capture_sessions
+from tidegate.runtime.sources import capture_sessions, source_of
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import EntryHeader, InsertLog
 from tidegate.storage.ledger import Ledger
@@ -162,8 +163,11 @@ class Captures:
 
     def forget(self, before: Catalog, after: Catalog) -> None:
         """Remove the remote state (such as replication slots) of captures that were dropped."""
+        gone = [each for each in before.of_kind("source", "table") if each.connector and each not in after.relations]
+        if not gone:
+            return
         remaining = capture_sessions(after)
-        for session, sources in capture_sessions(before).items():
+        for session, sources in capture_sessions(Catalog(tuple(filter(_can_start, gone)))).items():
             if session not in remaining:
                 if session in self._running:
                     self._stop(session)
@@ -225,6 +229,17 @@ class Captures:
         self.failures[session] = problem
         with self._log.arrived:
             self._log.arrived.notify_all()
+
+
+def _can_start(relation: Relation) -> bool:
+    """False for a relation whose options cannot be resolved any more, such as one with an unset variable: it can be
+    dropped or replaced all the same."""
+    try:
+        source_of(relation)
+    except errors.Error as problem:
+        _log.warning("what %s left at its origin stays there: %s", relation.name, problem.message)
+        return False
+    return True
 
 
 def _names(sources: Sequence[CapturedSource]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from tidegate.runtime.contents import Contents
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.data_changes import DataChanges
 from tidegate.runtime.emitting import EARLY_FIRE, with_default_emit, with_forced_emit
+from tidegate.runtime.literal_secrets import without_secrets
 from tidegate.runtime.polled_tables import PolledTables
 from tidegate.runtime.results import Result
 from tidegate.runtime.sink_definitions import check_fits, visible_key
@@ -33,6 +34,7 @@ from tidegate.sql import render
 from tidegate.sql import statements as s
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.ledger import Ledger, ScriptStatement
+from tidegate.storage.secrets_file import Secrets
 from tidegate.storage.step_log import StepLog
 
 SETTINGS = {
@@ -58,10 +60,12 @@ class StatementExecutor:
         batch: Callable[..., Batch],
         subscribe: Callable[..., Subscription],
         check_writable: Callable[[], None],
+        secrets: Secrets,
     ) -> None:
         self._catalog, self._ledger, self._log, self._inserts = catalog, ledger, log, inserts
         self._spark, self._contents, self._tables, self._captures = spark, contents, tables, captures
         self._batch, self._subscribe, self._check_writable = batch, subscribe, check_writable
+        self._secrets = secrets
         self._script: ScriptStatement | None = None
         self._arguments: Mapping[str, Any] = {}
 
@@ -85,6 +89,7 @@ class StatementExecutor:
 
     @execute.register(s.CreateRelation)
     def _(self, statement: s.CreateRelation) -> Result:
+        statement = without_secrets(statement, self._secrets)
         relation = bind.bind_relation(statement, self._spark.analyzer)
         if statement.connector is not None:
             name, columns, connector = relation.name, relation.columns, statement.connector
@@ -94,6 +99,7 @@ class StatementExecutor:
 
     @execute.register(s.CreateView)
     def _(self, statement: s.CreateView) -> Result:
+        statement = without_secrets(statement, self._secrets)
         statement = with_default_emit(statement, self._catalog.value, self._spark.analyzer, self._ledger)
         existing = self._catalog.value.find(statement.name.text)
         times = existing.times if existing is not None else self._ledger.expected_lateness(statement.name.text)
@@ -104,6 +110,7 @@ class StatementExecutor:
 
     @execute.register(s.CreateSink)
     def _(self, statement: s.CreateSink) -> Result:
+        statement = without_secrets(statement, self._secrets)
         relation, view = compile.compile_sink(statement, self._catalog.value, self._spark.analyzer)
         if view is not None:
             bind.check_constants(view.bound, self._spark.analyzer)
@@ -139,6 +146,7 @@ class StatementExecutor:
             self._captures.forget(self._catalog.value, catalog)
         else:
             catalog = self._catalog.value.create(relation, statement.name.span)
+        self._secrets.save()
         self._ledger.created(relation.name, self._log.last(), self._inserts.head())
         if existing is None or existing.columns != relation.columns:
             self._log.begin(relation.name, self._log.last())

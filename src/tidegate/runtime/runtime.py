@@ -38,6 +38,7 @@ from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.integrity import check_complete, remove_leftovers
 from tidegate.storage.ledger import Ledger, ScriptStatement
 from tidegate.storage.objects import LocalStorage
+from tidegate.storage.secrets_file import Secrets
 from tidegate.storage.step_log import StepLog
 
 if TYPE_CHECKING:
@@ -71,10 +72,11 @@ class Runtime:
         self.boundary = Boundary(lambda: self.closed, lambda: self.spark.lost())
         self.catalog = CurrentCatalog(folder.storage)
         self.inserts, self.log = InsertLog(LocalStorage(folder.inserts)), StepLog(folder.storage)
-        self.ledger = Ledger(folder.storage)
+        self.ledger, self.secrets = Ledger(folder.storage), Secrets(folder)
         check_complete(folder, self.log, self.inserts)
         if not read_only:
             remove_leftovers(folder, self.log)
+            self.secrets.remove_unused()
         self.spark = SparkConnection(
             folder,
             self.log,
@@ -116,8 +118,9 @@ class Runtime:
             self.batch,
             self.subscribe,
             self.check_writable,
+            self.secrets,
         )
-        self.scripts = ScriptRunner(self.catalog, self.ledger, self.inserts, self.statements)
+        self.scripts = ScriptRunner(self.catalog, self.ledger, self.inserts, self.statements, self.secrets)
         self.inserts.complete = self._complete
         if not read_only:
             self.inserts.open_for_writing()

@@ -13,12 +13,15 @@ import difflib
 from tidegate import errors
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
+from tidegate.core.secrets import mask_sql
 from tidegate.runtime.current_catalog import CurrentCatalog
 from tidegate.runtime.execute import StatementExecutor
+from tidegate.runtime.literal_secrets import without_secrets
 from tidegate.runtime.results import Result
 from tidegate.sql import statements as s
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.ledger import Ledger, ScriptStatement, digest_of
+from tidegate.storage.secrets_file import Secrets
 
 Create = s.CreateRelation | s.CreateView | s.CreateSink
 
@@ -27,17 +30,26 @@ class ScriptRunner:
     """Applies the statements of scripts that this folder does not have yet."""
 
     def __init__(
-        self, catalog: CurrentCatalog, ledger: Ledger, inserts: InsertLog, statements: StatementExecutor
+        self,
+        catalog: CurrentCatalog,
+        ledger: Ledger,
+        inserts: InsertLog,
+        statements: StatementExecutor,
+        secrets: Secrets,
     ) -> None:
         self._catalog, self._ledger, self._inserts, self._statements = catalog, ledger, inserts, statements
+        self._secrets = secrets
 
     def run(self, statement: s.Statement, origin: str) -> Result | None:
-        """Apply a statement of the script `origin`; None if it was applied before."""
+        """Apply a statement of the script `origin`; None if it was applied before. Earlier versions recorded statements
+        with their secrets: those are recognised as they were written."""
+        as_written = ScriptStatement.of(origin, statement.text)
+        statement = without_secrets(statement, self._secrets)
         recorded = ScriptStatement.of(origin, statement.text)
-        if self._ledger.applied(recorded):
+        if self._ledger.applied(recorded) or self._ledger.applied(as_written):
             return None
         result = None
-        if not self._has_effect(recorded, statement):
+        if not (self._has_effect(recorded, statement) or self._has_effect(as_written, statement)):
             check_unchanged(statement, self._catalog.value)
             result = self._statements.for_script(recorded).execute(statement)
         self._ledger.record(recorded)
@@ -63,7 +75,7 @@ def check_unchanged(statement: s.Statement, catalog: Catalog) -> None:
     raise errors.make(
         "PIPELINE_CHANGED",
         message=f"{existing.described} {existing.name} was created with another definition",
-        detail=_difference(existing.sql, statement.text),
+        detail=_difference(mask_sql(existing.sql), mask_sql(statement.text)),
         hint=_fix(existing, catalog),
         span=statement.name.span,
     )

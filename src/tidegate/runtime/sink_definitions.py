@@ -8,16 +8,26 @@ from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
 from tidegate.connectors.contract import Sink
+from tidegate.runtime.sources import located
 from tidegate.sql import statements as s
 
 
 def build(relation: Relation) -> Sink:
     """The connector behind a sink of the catalog."""
     assert relation.connector is not None
-    options = [(key, value, None) for key, value in relation.connector.options]
     note, key = relation.connector, visible_key(relation)
     reads = relation.dependencies[0] if not own_rows(relation) else ""
-    return registry.sink(note.kind, relation.name, relation.columns, options, note.format, key=key, reads=reads)
+    with located(relation):
+        return registry.sink(
+            note.kind,
+            relation.name,
+            relation.columns,
+            relation.written_options,
+            note.format,
+            key=key,
+            reads=reads,
+            references=note.references,
+        )
 
 
 def patterns_of(relation: Relation) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from tidegate.catalog.relation import Relation
 from tidegate.connectors.contract import Interrupted, OutputClosed, RetryAfter, Sink, SinkContext
 from tidegate.core.failpoints import failpoint
 from tidegate.core.retry import Backoff
+from tidegate.core.secrets import hide_known
 from tidegate.core.types import arrow_schema
 from tidegate.formats.events import matching
 from tidegate.runtime.sink_definitions import build, patterns_of
@@ -255,6 +256,7 @@ class Sinks:
 
     def _postpone(self, name: str, running: Running, reason: str, error: Exception) -> None:
         """Schedule the next attempt: after the pause that the sink asks for, or with exponential backoff."""
+        reason = hide_known(reason)
         pause = error.pause if isinstance(error, RetryAfter) else None
         running.gives_up = pause is not None
         running.attempts += 1

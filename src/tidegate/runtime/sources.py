@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tidegate.catalog import Catalog
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
 from tidegate.connectors.contract import CapturedSource, PolledSource, Source
+from tidegate.errors import Error
 
 
 def source_of(relation: Relation) -> Source:
     """The connector of a relation that has one. Key columns may be NULL here: such rows are rejected by the table."""
     assert relation.connector is not None
     note = relation.connector
-    options = [(key, value, None) for key, value in note.options]
     key = relation.primary_key
     columns = tuple(replace(each, nullable=True) if each.name in key else each for each in relation.columns)
-    return registry.source(note.kind, relation.name, columns, options, note.format, key=key)
+    options = relation.written_options
+    with located(relation):
+        return registry.source(
+            note.kind, relation.name, columns, options, note.format, key=key, references=note.references
+        )
+
+
+@contextmanager
+def located(relation: Relation) -> Iterator[None]:
+    """Let errors of a connector that starts name its relation, and point into the statement that created it."""
+    try:
+        yield
+    except Error as problem:
+        problem.message = f"{relation.described} {relation.name}: {problem.message}"
+        problem.text = relation.sql
+        raise
 
 
 def polled_source(relation: Relation) -> PolledSource | None:

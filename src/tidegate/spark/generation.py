@@ -194,7 +194,15 @@ class StoredSources(Mapping[str, StreamSource]):
         if relation not in self._built:
             spec = self._specs[relation]
             options = [(name, value, None) for name, value in spec.options.items()]
-            source = registry.source(spec.kind, relation, spec.columns, options, spec.format, key=spec.key)
+            source = registry.source(
+                spec.kind,
+                relation,
+                spec.columns,
+                options,
+                spec.format,
+                key=spec.key,
+                references=spec.references,
+            )
             self._built[relation] = cast(StreamSource, source)
         return self._built[relation]
 

@@ -56,11 +56,12 @@ def _option(cursor: Cursor, before: list[Option]) -> Option:
     start = cursor.start_token()
     key = _key(cursor)
     cursor.expect("=", after=f"option {key}", hint=f"write {key} = 'value'")
+    first = cursor.start_token()
     value = _value(cursor, key)
-    span = cursor.since(start)
+    span, value_span = cursor.since(start), cursor.since(first)
     if any(option.key.lower() == key.lower() for option in before):
         cursor.fail(f"option {key} is given twice", span=span)
-    return Option(key, value, span)
+    return Option(key, value, span, value_span)
 
 
 def _key(cursor: Cursor) -> str:

@@ -40,7 +40,7 @@ def _tokens(text: str) -> list[Token]:
     try:
         tokens = Tidegate().tokenize(text)
     except TokenError as error:
-        raise _unterminated_error(text, error) from error
+        raise _unterminated_error(text, error) from None
     _check_comments(text, tokens[-1].end + 1 if tokens else 0)
     return tokens
 

@@ -19,11 +19,13 @@ class Name:
 
 @dataclass(frozen=True)
 class Option:
-    """`'key' = 'value'` in WITH (...) or in a connector's parentheses. Values are text, other literals as written."""
+    """`'key' = 'value'` in WITH (...) or in a connector's parentheses. Values are text, other literals as written.
+    `value_span` is the place of the value alone."""
 
     key: str
     value: str
     span: Span
+    value_span: Span | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate import errors
 from tidegate.core.files import is_temporary
-from tidegate.storage import blobs, container, unreadable
+from tidegate.storage import blobs, container, secrets_file, unreadable
 from tidegate.storage.folder import Folder
 from tidegate.storage.generations import GenerationFiles
 from tidegate.storage.insert_log import InsertLog
@@ -100,8 +100,10 @@ class FolderCheck:
                 return self
         for document, _ in self._folder.initial_documents():
             self._try(document.read)
-        if (files := unreadable.document(self._folder.storage)).exists():
-            self._try(files.read)
+        optional = (unreadable.document(self._folder.storage), secrets_file.document(self._folder))
+        for document in optional:
+            if document.exists():
+                self._try(document.read)
         self._check_references()
         self._check_parts(self._folder.inserts, container.parse)
         self._check_parts(self._folder.steps, container.parse)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tidegate.core.references import escape
 from tidegate.errors import Error, Span, make
 
 Role = Literal["source", "adapter"]
@@ -37,11 +38,17 @@ class Origin:
 
 @dataclass(frozen=True)
 class Setting:
-    """One option with its value as text."""
+    """One option with its value as text. `written`: the text with references, if the value has any."""
 
     key: str
     value: str = field(repr=False)
     origin: Origin
+    written: str | None = None
+
+    @property
+    def option_text(self) -> str:
+        """The value as an option of a connector in SQL."""
+        return escape(self.value) if self.written is None else self.written
 
 
 @dataclass(frozen=True)

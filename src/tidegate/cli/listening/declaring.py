@@ -10,8 +10,10 @@ from tidegate import sql
 from tidegate.catalog.bus import BUS, EVENTS
 from tidegate.cli.listening.statements import CREATE, REPLACE, Definition, quoted
 from tidegate.connectors import registry
+from tidegate.core.references import expand
 from tidegate.database import runtime_of
 from tidegate.errors import Error, Span, make, render
+from tidegate.runtime.literal_secrets import without_secrets
 from tidegate.sql import statements as s
 from tidegate.sql.parsing import statements
 from tidegate.storage.ledger import ScriptStatement
@@ -70,10 +72,12 @@ def _drop_unlisted(db: Database, names: set[str]) -> list[str]:
 
 def _apply(db: Database, definition: Definition) -> str | None:
     existing = runtime_of(db).catalog.value.find(definition.name)
-    text = _parse_one(definition).text
+    statement = _parse_one(definition)
+    text = statement.text
     if existing is None:
         return _run(db, definition, text, CREATE, None)
-    if _significant_tokens(existing.sql) == _significant_tokens(text):
+    stored = without_secrets(statement, runtime_of(db).secrets).text
+    if _significant_tokens(existing.sql) == _significant_tokens(stored) or _is_earlier(existing, statement):
         return None
     if not _is_ours(db, existing):
         raise definition.locate(
@@ -90,7 +94,9 @@ def _apply(db: Database, definition: Definition) -> str | None:
 
 def _run(db: Database, definition: Definition, text: str, first: str, note: str | None) -> str | None:
     """Run a statement. It is recorded first, so that the relation counts as declared here even if the process dies."""
-    runtime_of(db).ledger.record(ScriptStatement.of(LEDGER, text))
+    (statement,) = sql.parse(text).statements
+    stored = without_secrets(statement, runtime_of(db).secrets).text
+    runtime_of(db).ledger.record(ScriptStatement.of(LEDGER, stored))
     try:
         result = db.sql(text)
     except Error as problem:
@@ -98,6 +104,16 @@ def _run(db: Database, definition: Definition, text: str, first: str, note: str 
     labelled = [replace(each, message=f"{definition.name}: {each.message}") for each in result.warnings]
     warnings = [f"warning {render(each)}" for each in labelled]
     return "\n".join([*([note] if note else []), *warnings]) or None
+
+
+def _is_earlier(existing: Relation, statement: s.Statement) -> bool:
+    """True if an earlier version created the relation from the same configuration: its statement has values where this
+    one has references to them."""
+    note, connector = existing.connector, getattr(statement, "connector", None)
+    if note is None or note.references or not isinstance(connector, s.Connector):
+        return False
+    values = tuple((option.key, expand(option.value)) for option in connector.options)
+    return (note.kind, note.options, note.format) == (connector.kind, values, connector.format)
 
 
 def _parse_one(definition: Definition) -> s.Statement:

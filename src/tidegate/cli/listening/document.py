@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from tidegate.cli.listening.config import Origin
+from tidegate.cli.listening.config import ADAPTERS, SOURCES, Origin
 from tidegate.cli.listening.environment import expand, hide_braces, show_braces
-from tidegate.core.secrets import masked
+from tidegate.core.secrets import hide_parts, is_secret, masked
 from tidegate.errors import Error, Span, make
+from tidegate.errors.masking import Shown
 
+_PLAIN = re.compile(r"[A-Za-z_][\w.\-]*")
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A value as text; booleans are `true` or `false`. `own` shows the text itself rather than the file."""
+    """A value as text; booleans are `true` or `false`. `own` shows the text itself rather than the file; `written` has
+    references that `text` has replaced."""
 
     text: str = field(repr=False)
     origin: Origin
     own: Origin
     is_null: bool = False
+    written: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,10 +88,13 @@ class _Reader:
                 raise origin.error("SYNTAX_ERROR", f"a {node.tag} cannot stand here")
 
     def scalar(self, node: yaml.ScalarNode, origin: Origin) -> Scalar:
-        text = expand(show_braces(node.value), self.environment, origin)
+        written = show_braces(node.value)
+        text = expand(written, self.environment, origin)
         if node.tag == f"{_TAG}bool":
             text = "true" if text.casefold() in ("true", "yes", "on") else "false"
-        return Scalar(text, origin, self.own(node, text), node.tag == f"{_TAG}null")
+        return Scalar(
+            text, origin, self.own(node, text), node.tag == f"{_TAG}null", written if "$" in written else None
+        )
 
     def fields(self, node: yaml.MappingNode, origin: Origin, inside: tuple[yaml.Node, ...]) -> Fields:
         keys: dict[str, Origin] = {}
@@ -131,9 +140,9 @@ def _explain(text: str, problem: yaml.YAMLError) -> tuple[int, str]:
             return 1, "it cannot be read"
 
 
-def _without_secrets(text: str, root: yaml.Node) -> str:
+def _without_secrets(text: str, root: yaml.Node) -> Shown:
     """The file as errors may show it: values that are secret, or have a password inside, are starred out."""
-    characters = list(text)
+    characters, hidden = list(text), list[str]()
     waiting: list[tuple[str, yaml.Node]] = [("", root)]
     seen: set[int] = set()
     while waiting:
@@ -142,11 +151,32 @@ def _without_secrets(text: str, root: yaml.Node) -> str:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            waiting += [(str(name.value), value) for name, value in node.value]
+            unclear = bool(key) and not _is_plain(key)
+            nested = "headers." if unclear or key.endswith("headers") else ""
+            waiting += [(nested + str(name.value), value) for name, value in node.value]
+            odd = [name for name, value in node.value if _is_odd(name, value)]
+            waiting += [("secret", yaml.ScalarNode("", "", each.start_mark, each.end_mark)) for each in odd]
         elif isinstance(node, yaml.SequenceNode):
             waiting += [(key, item) for item in node.value]
         else:
             start, end = node.start_mark.index, node.end_mark.index
-            if masked(key, text[start:end]) != text[start:end]:
+            value = text[start:end]
+            if (key and not _is_plain(key)) or (value and masked(key, value) != value):
+                hidden += [value, value.strip("'\""), str(node.value)]
                 characters[start:end] = ["\n" if sign == "\n" else "*" for sign in characters[start:end]]
-    return "".join(characters)
+    shown = Shown(_COMMENT.sub(lambda comment: hide_parts(comment[0]), "".join(characters)))
+    shown.hidden = tuple(hidden)
+    return shown
+
+
+def _is_plain(key: str) -> bool:
+    """False for a key that has swallowed a value, since a colon is missing: `password hunter2`."""
+    words = key.split()
+    return all(map(_PLAIN.fullmatch, words)) and (len(words) == 1 or not any(map(is_secret, words)))
+
+
+def _is_odd(name: yaml.Node, value: yaml.Node) -> bool:
+    """True for a key that may be the value of an option: it is no name, or has no value."""
+    if not isinstance(name, yaml.ScalarNode) or not _is_plain(name.value):
+        return True
+    return value.start_mark.index == value.end_mark.index and name.value not in (*SOURCES, *ADAPTERS)

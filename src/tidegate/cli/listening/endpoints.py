@@ -18,6 +18,7 @@ from tidegate.cli.listening.config import (
 from tidegate.cli.listening.document import Fields, Items, Node, Scalar
 from tidegate.connectors.kafka.options import BROKERS
 from tidegate.core.options import folded_key
+from tidegate.core.references import escape
 from tidegate.errors import did_you_mean, nearest
 
 MAIN = {
@@ -114,7 +115,7 @@ def _main_setting(kind: str, node: Node, role: Role) -> Iterator[Setting]:
         raise node.origin.error(
             "INVALID_OPTION", f"{kind} must be a map of options", f"write {kind}: {{option: value}}"
         )
-    yield Setting(key, join_values(node, key), node.origin)
+    yield _setting(key, node, key, node.origin)
 
 
 def _settings(node: Fields, skip: Sequence[str]) -> Iterator[Setting]:
@@ -124,9 +125,18 @@ def _settings(node: Fields, skip: Sequence[str]) -> Iterator[Setting]:
             continue
         if isinstance(each, Fields):
             for inner, value in each.fields.items():
-                yield Setting(f"{folded_key(key)}.{inner}", join_values(value, f"{key}.{inner}"), each.position(inner))
+                yield _setting(f"{folded_key(key)}.{inner}", value, f"{key}.{inner}", each.position(inner))
         else:
-            yield Setting(folded_key(key), join_values(each, key), node.position(key))
+            yield _setting(folded_key(key), each, key, node.position(key))
+
+
+def _setting(key: str, node: Node, what: str, origin: Origin) -> Setting:
+    value = join_values(node, what)
+    scalars = [each for each in (node.items if isinstance(node, Items) else [node]) if isinstance(each, Scalar)]
+    if all(each.written is None for each in scalars):
+        return Setting(key, value, origin)
+    texts = (escape(each.text) if each.written is None else each.written for each in scalars)
+    return Setting(key, value, origin, ", ".join(texts))
 
 
 def join_values(node: Node, what: str) -> str:

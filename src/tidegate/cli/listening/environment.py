@@ -1,13 +1,14 @@
-"""`${NAME}` in the values of a file: environment variables."""
+"""References such as `${NAME}` in the values of a file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import cast
 
 from tidegate.cli.listening.config import Origin
+from tidegate.core import references
 
-_REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<bad>\$\{[^}]*\}?)")
 _BRACES = re.compile(r"\$\{[^{}\n]*\}")
 _HIDDEN = str.maketrans("{}", "\ue000\ue001")
 _SHOWN = str.maketrans("\ue000\ue001", "{}")
@@ -23,25 +24,8 @@ def show_braces(text: str) -> str:
 
 
 def expand(text: str, environment: Mapping[str, str], origin: Origin) -> str:
-    """Replace `${NAME}` and `${NAME:-default}`. `$$` is a dollar sign, and so is a `$` before any other character."""
-
-    def value(match: re.Match[str]) -> str:
-        if match["bad"] is not None:
-            hint = "write ${NAME} or ${NAME:-default}, and $$ for a dollar"
-            raise origin.error("INVALID_OPTION", f"{match['bad']} does not name an environment variable", hint)
-        return _variable(match, environment, origin) if match["name"] else "$"
-
-    return _REFERENCE.sub(value, text)
-
-
-def _variable(match: re.Match[str], environment: Mapping[str, str], origin: Origin) -> str:
-    name, default = match["name"], match["default"]
-    value = environment.get(name)
-    if default is not None:
-        return value or default
-    if value is None:
-        raise missing(name, origin, f"export {name}=..., or give a default: ${{{name}:-...}}")
-    return value
+    """Replace references by the rule of options in SQL; errors point to where the text was written."""
+    return references.expand(text, environment, cast(references.Fail, origin.error))
 
 
 def missing(name: str, origin: Origin, hint: str) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -71,15 +72,19 @@ def endpoints(values: Mapping[str, str], role: Role, environment: Mapping[str, s
             raise origin.error("INVALID_OPTION", "its value is empty", "if it is a variable of the shell: is it set?")
         endpoint = by_kind.setdefault(flag.kind, Endpoint(default_name(role, flag.kind), flag.kind, (), origin))
         if flag.option:
-            setting = _from_environment(value, environment, origin) if name.endswith("-env") else value
-            by_kind[flag.kind] = endpoint.with_defaults([Setting(flag.option, setting, origin)])
+            setting = Setting(flag.option, value, origin)
+            if name.endswith("-env"):
+                setting = _from_environment(flag.option, value, environment, origin)
+            by_kind[flag.kind] = endpoint.with_defaults([setting])
     return tuple(by_kind.values())
 
 
-def _from_environment(name: str, environment: Mapping[str, str], origin: Origin) -> str:
+def _from_environment(option: str, name: str, environment: Mapping[str, str], origin: Origin) -> Setting:
+    """An option whose value stays in the environment: the statement has a reference."""
     if name not in environment:
         raise missing(name, origin, f"export {name}=...")
-    return environment[name]
+    is_name = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+    return Setting(option, environment[name], origin, f"${{{name}}}" if is_name else None)
 
 
 def read_view(text: str) -> View:

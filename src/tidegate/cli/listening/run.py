@@ -23,7 +23,7 @@ from tidegate.cli.listening.page import metrics_page
 from tidegate.cli.listening.statements import Definition
 from tidegate.cli.opening import open_database, status_line
 from tidegate.cli.run import check_data_folder, stop_on_signal
-from tidegate.core.secrets import is_secret, masked
+from tidegate.core.secrets import hide_known, is_secret, masked
 from tidegate.database import runtime_of
 from tidegate.errors import make
 
@@ -133,7 +133,7 @@ def prepare(db: Database, ended: threading.Event) -> None:
         with status_line("processing available input ..."):
             _unless_ended(runtime_of(db).captures.catch_up, db, ended)
     except OSError as problem:
-        print(f"{problem}: retrying", file=sys.stderr, flush=True)
+        print(f"{hide_known(str(problem))}: retrying", file=sys.stderr, flush=True)
 
 
 def _unless_ended(call: Callable[[], object], db: Database, ended: threading.Event) -> None:

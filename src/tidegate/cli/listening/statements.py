@@ -117,7 +117,7 @@ def _append_options(head: str, settings: Iterable[Setting]) -> tuple[str, tuple[
     body, pieces = head, []
     for index, setting in enumerate(settings):
         body += ", " if index else ""
-        text = f"{_key(setting.key)} = {literal(setting.value)}"
+        text = f"{_key(setting.key)} = {literal(setting.option_text)}"
         pieces.append(Piece(Span(len(body), len(body) + len(text)), setting.origin))
         body += text
     return body, tuple(pieces)

@@ -22,6 +22,7 @@ from tidegate.connectors.datagen.options import Plan, plan
 from tidegate.core.columns import ERROR, RAW, SEQ, WEIGHT
 from tidegate.core.options import Bag
 from tidegate.core.quoting import identifier
+from tidegate.core.references import expand
 from tidegate.core.schema import Column
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class DatagenSource(StreamSource):
         spark.dataSource.register(DatagenDataSource)
         settings = {
             "columns": json.dumps([(c.name, c.type, c.nullable) for c in self.spec.columns]),
-            "given": json.dumps([(key, value) for key, value in self.spec.options.items()]),
+            "given": json.dumps([(key, self._value(value)) for key, value in self.spec.options.items()]),
             "first": str((context.start or {}).get("row", 0)),
             "hurry": str(context.once and self.bounded),
             "tasks": str(spark.sparkContext.defaultParallelism),
@@ -65,6 +66,9 @@ class DatagenSource(StreamSource):
         nothing = F.lit(None).cast("string")
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
         return frame.select(*columns, weight, SEQ, nothing.alias(ERROR), nothing.alias(RAW))
+
+    def _value(self, text: str) -> str:
+        return expand(text) if self.spec.references else text
 
     def position(self, offset: str | None, log: Path, start: Position | None = None) -> Position:
         if offset is None:
