@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -134,6 +135,36 @@ def test_a_silent_client_is_disconnected(serve: Serve, monkeypatch: pytest.Monke
     with connect(serve()) as connection:
         connection.sendall(request_start)
         assert connection.recv(100) == b""
+
+
+def test_a_request_that_trickles_in_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "BODY_SECONDS", 0.3)
+    server = serve()
+    for start in (b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n"):
+        with connect(server) as connection, pytest.raises(OSError):
+            connection.sendall(start)
+            while True:
+                connection.settimeout(0.05)
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(1000):
+                        raise ConnectionResetError
+                connection.sendall(b"a")
+
+
+def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HttpServer(LOOPBACK, 0, echo, max_connections=2)
+    try:
+        first, second = connect(server), connect(server)
+        wait_until(lambda: len(server._server.server_state.connections) == 2, "two connections")
+        with connect(server) as third, contextlib.suppress(ConnectionResetError):
+            assert third.recv(1) == b""
+        first.close()
+        wait_until(lambda: len(server._server.server_state.connections) == 1, "one connection")
+        assert raw(server, post_request("Content-Length: 0", "Connection: close"))[0] == 200
+        second.close()
+    finally:
+        server.close()
 
 
 def test_a_client_that_does_not_read_is_disconnected(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,23 @@ def test_other_origins_are_allowed_by_cors(open_sink: OpenSink) -> None:
     assert "Access-Control-Allow-Origin" not in Client(open_sink()).answer.headers
 
 
+def test_pages_may_not_read_a_stream_without_a_token(open_sink: OpenSink) -> None:
+    sink = open_sink(max_clients="1")
+    for origin in ("null", "https://evil.example", f"http://localhost:{sink.port}"):
+        assert Client(sink, Origin=origin).status == 403
+    assert Client(sink, Sec_Fetch_Site="cross-site").status == 403
+    renamed = Client(sink, Host="evil.example")
+    assert renamed.status == 421
+    assert renamed.json() == {"error": "the Host header says 'evil.example', this is 127.0.0.1"}
+    assert Client(sink, Host=f"localhost:{sink.port}").ready().status == 200
+    page = "https://app.example.com"
+    open_to = open_sink(cors=page)
+    assert Client(open_to, Origin="https://evil.example").status == 403
+    assert Client(open_to, Origin=page, Host="proxy.example").ready().status == 200
+    protected = open_sink(token="s3cret")
+    assert Client(protected, Origin="null", Host="evil.example").status == 401
+
+
 def test_streams_end_with_the_sink(open_sink: OpenSink) -> None:
     sink = open_sink()
     port, client = sink.port or 0, Client(sink).ready()

@@ -183,6 +183,9 @@ def test_pages_in_browsers_may_not_post_unless_they_are_allowed(serve: Serve) ->
     hooks, page = serve(), "https://app.example.com"
     forbidden = (403, {"error": f"pages of {page} may not post here"})
     assert hooks.post("{}", Origin=page) == forbidden
+    for hostile in ("null", f"http://evil.example:{hooks.capture.port}", f"http://127.0.0.1:{hooks.capture.port}"):
+        assert hooks.post("{}", Origin=hostile, Host="evil.example", Content_Type="text/plain")[0] == 403
+    assert hooks.post("{}", Sec_Fetch_Site="cross-site")[0] == 403
     assert hooks.post("", method="OPTIONS", Origin=page) == (405, {"error": "/hooks takes POST"})
     assert hooks.intake.rows == []
     open_to = serve(source(cors=page))

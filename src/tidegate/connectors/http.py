@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-
+from tidegate.core.http_pages import is_loopback
 from tidegate.core.http_server import LOOPBACK
 from tidegate.core.option_models import Parsed
 from tidegate.errors import Span, make
@@ -42,16 +41,6 @@ def check_host(host: str, protected: bool, secret: str, span: Span | None) -> No
             hint=f"add {secret} = '...', or leave out host to listen on {LOOPBACK} only",
             span=span,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """True if only programs of this machine can connect to the host."""
-    if host.casefold() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def cors_headers(origin: str | None) -> dict[str, str]:

@@ -21,6 +21,12 @@ LOOPBACK = "127.0.0.1"
 IDLE_SECONDS = 60
 """A connection on which nothing moves for this long is closed."""
 
+HEAD_SECONDS, BODY_SECONDS = 10, 300
+"""The longest times in which the head and the body of a request must arrive, however little silence there is."""
+
+MAX_CONNECTIONS = 256
+"""More connections at a time are refused."""
+
 GRACE_SECONDS = 1.0
 """Responses under way when the server closes have this long to end."""
 
@@ -34,10 +40,10 @@ _connection_log.setLevel(logging.ERROR)
 class HttpServer:
     """Serves one address until it is closed. Port 0 means any free port."""
 
-    def __init__(self, host: str, port: int, respond: Respond) -> None:
+    def __init__(self, host: str, port: int, respond: Respond, max_connections: int = MAX_CONNECTIONS) -> None:
         listener = _bind(host, port)
         self.host, self.port = host, int(listener.getsockname()[1])
-        self._server = _Server(_config(application(respond, self.port)))
+        self._server = _Server(_config(application(respond, self.port), max_connections))
         self._thread = threading.Thread(target=self._run, args=(listener,), name=f"http-{self.port}", daemon=True)
         self._thread.start()
 
@@ -80,12 +86,12 @@ def _cannot_listen(host: str, port: int, failure: OSError) -> Error:
     return make("INVALID_OPTION", message=message, hint=hint)
 
 
-def _config(app: Any) -> uvicorn.Config:
+def _config(app: Any, max_connections: int) -> uvicorn.Config:
     """Leave logging alone: the process may run another uvicorn server."""
     return uvicorn.Config(
         app,
         interface="asgi3",
-        http=_Connection,
+        http=type("_LimitedConnection", (_Connection,), {"max_connections": max_connections}),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -137,19 +143,42 @@ class _Connection(H11Protocol):
     uvicorn itself only limits the time between two requests.
     """
 
+    max_connections = MAX_CONNECTIONS
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger, self.access_log = _connection_log, False
         self._stalled: asyncio.TimerHandle | None = None
+        self._arriving: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.abort()
+            return
         self._limit_silence()
+        self._limit_arrival(HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        if self._arriving is None and (before is None or before.response_complete):
+            self._limit_arrival(HEAD_SECONDS)
         super().data_received(data)
+        if self.cycle is not before and self.cycle is not None:
+            self._limit_arrival(BODY_SECONDS)
+        if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
+            self._stop_arrival_timer()
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self._limit_silence()
+
+    def _limit_arrival(self, seconds: float) -> None:
+        self._stop_arrival_timer()
+        self._arriving = self.loop.call_later(seconds, self.transport.close)
+
+    def _stop_arrival_timer(self) -> None:
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
 
     def _limit_silence(self) -> None:
         self._unset_keepalive_if_required()
@@ -173,6 +202,7 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_stall_timer()
+        self._stop_arrival_timer()
         self._unset_keepalive_if_required()
 
     def _stop_stall_timer(self) -> None:

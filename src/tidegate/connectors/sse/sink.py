@@ -20,8 +20,12 @@ from tidegate.connectors.sse.stream import ClientStream
 from tidegate.core.durable import LastStep
 from tidegate.core.globs import LONGEST, Globs, split_patterns
 from tidegate.core.http_messages import PLAIN, HttpRequest, json_response
+from tidegate.core.http_pages import reject_pages, require_own_name
 from tidegate.core.http_server import HttpServer
 from tidegate.core.options import Bag
+
+SPARE = 64
+"""Connections beside those of clients: for requests that are rejected, and for /health."""
 
 _STREAM = {
     "Content-Type": "text/event-stream",
@@ -89,7 +93,7 @@ class _Opened:
         self.last = LastStep(context.folder, context.owner)
         self.hub = Hub(options.keep, EventId.end_of(self.last.step or 0))
         self._clients = 0
-        self.server = HttpServer(options.host, options.port, self._respond)
+        self.server = HttpServer(options.host, options.port, self._respond, options.max_clients + SPARE)
 
     async def _respond(self, request: HttpRequest) -> Response:
         if request.route == "/health":
@@ -100,10 +104,19 @@ class _Opened:
         request.require_method("GET", "OPTIONS")
         if request.method == "OPTIONS":
             return Response("", 200, self._cors(_PREFLIGHT))
-        self._authorize(request)
+        self._check_reader(request)
         if self._clients >= self._options.max_clients:
             raise HTTPException(503, "too many clients", self._cors({"Retry-After": "5"}))
         return self._stream(request)
+
+    def _check_reader(self, request: HttpRequest) -> None:
+        """Without a token, whoever can connect may read, except pages in browsers that `cors` does not name."""
+        if self._options.token is not None:
+            self._authorize(request)
+            return
+        reject_pages(request, self._options.cors, "read")
+        if self._options.cors is None:
+            require_own_name(request, self._options.host)
 
     def _authorize(self, request: HttpRequest) -> None:
         token = self._options.token

@@ -14,6 +14,7 @@ from tidegate.connectors.http import cors_headers
 from tidegate.connectors.webhook.options import MAX_AGE, ReceiveOptions
 from tidegate.connectors.webhook.signing import TIMESTAMP, is_signed
 from tidegate.core.http_messages import HttpRequest
+from tidegate.core.http_pages import reject_pages
 
 KEYS = ("Idempotency-Key", "X-Tidegate-Id")
 _BLANK = " \t\n\r"
@@ -31,9 +32,8 @@ def check_origin(request: HttpRequest, options: ReceiveOptions) -> None:
 
     Browsers name the page's origin in every POST, and any page may post to this machine without asking first.
     """
-    origin = request.headers.get("Origin")
-    if origin is not None and options.secret is None and options.cors not in ("*", origin):
-        raise HTTPException(403, f"pages of {origin[:80]} may not post here")
+    if options.secret is None:
+        reject_pages(request, options.cors, "post")
 
 
 def preflight(options: ReceiveOptions) -> Response:
