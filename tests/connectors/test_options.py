@@ -86,7 +86,18 @@ def test_secrets_are_masked(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["path", "format", "key", "primary_key", "key.format", "key_columns", "fields.token.kind", "tokenizer", "monkey"],
+    [
+        "path",
+        "format",
+        "key",
+        "primary_key",
+        "key.format",
+        "key_columns",
+        "fields.token.kind",
+        "metadata.token",
+        "tokenizer",
+        "monkey",
+    ],
 )
 def test_other_options_are_shown(key: str) -> None:
     assert masked(key, "hunter2") == "hunter2"

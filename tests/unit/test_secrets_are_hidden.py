@@ -18,8 +18,8 @@ from tidegate.cli.listening.merging import complete_config, merge
 from tidegate.cli.listening.sections import read_config
 from tidegate.cli.listening.statements import definitions, script
 from tidegate.connectors import registry
-from tidegate.core.secrets import mask_sql
-from tidegate.errors import Error, render
+from tidegate.core.secrets import hide_known, mask_sql, remember
+from tidegate.errors import Error, make, render
 from tidegate.runtime.literal_secrets import without_secrets
 from tidegate.sql import statements as s
 from tidegate.storage.folder import Folder
@@ -204,3 +204,35 @@ def test_no_error_of_a_file_repeats_a_secret(mutate: Mutation) -> None:
         except Error as problem:
             said = list(parts(problem))
         assert [each for each in said if MARKER in each] == [], f"{number}: {text!r}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'connection to "postgresql://app:{}@db.example/shop" failed',
+        "Error 111 connecting to redis://:{}@db.example:6379/0.",
+        "Client error '401' for url 'https://example.com/hook?token={}&a=b'",
+        'sasl.jaas.config = x required password="{}"; is invalid',
+        "cannot log in with {}",
+    ],
+)
+def test_texts_of_libraries_are_cleaned(text: str) -> None:
+    secret = f"{MARKER}-of-a-library"
+    remember("password", secret)
+    said = text.format(secret)
+    for problem in (make("PIPELINE_FAILED", message=said), make("PIPELINE_FAILED", detail=said)):
+        assert [each for each in parts(problem) if MARKER in each] == []
+    assert MARKER not in hide_known(text.format(secret))
+
+
+def test_a_caret_points_to_the_same_place_in_a_masked_text() -> None:
+    text = "CREATE SINK e FROM pgcdc_events INTO SSE (token = \"hunter2\", prot = '8080')"
+    with pytest.raises(Error) as caught:
+        (statement,) = sql.parse(text).statements
+        assert isinstance(statement, s.CreateSink)
+        options = [(option.key, option.value, option.span) for option in statement.connector.options]
+        registry.sink("sse", "e", EVENTS.columns, options, reads=BUS)
+    caught.value.text = text
+    _, line, caret, *_ = render(caught.value).splitlines()
+    assert line == "  line 1:  CREATE SINK e FROM pgcdc_events INTO SSE (token = \"*******\", prot = '8080')"
+    assert caret == " " * line.index("prot") + "^" * len("prot = '8080'")

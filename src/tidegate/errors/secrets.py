@@ -43,9 +43,10 @@ def declare_secret(name: str) -> None:
 
 
 def is_secret(key: str) -> bool:
-    """`password`, `sasl.password`, `api_key`, `headers.Authorization`, ...; never a generated field of such a name."""
+    """`password`, `sasl.password`, `api_key`, `headers.Authorization`, ...; never a generated field
+    or a column of such a name."""
     folded = key.casefold()
-    if folded.startswith("fields."):
+    if folded.startswith(("fields.", "metadata.")):
         return False
     if _ODD.search(folded):
         return True

@@ -8,6 +8,7 @@ from tidegate.catalog.maintained import own_rows
 from tidegate.catalog.relation import Relation
 from tidegate.connectors import registry
 from tidegate.connectors.contract import Sink
+from tidegate.core.references import expand
 from tidegate.runtime.sources import located
 from tidegate.sql import statements as s
 
@@ -34,7 +35,9 @@ def patterns_of(relation: Relation) -> tuple[str, ...]:
     """The channel patterns of a sink of the bus; none if it reads all channels."""
     assert relation.connector is not None
     channels = {key.casefold(): value for key, value in relation.connector.options}.get("channels")
-    return () if channels is None or not is_bus(relation.dependencies[0]) else registry.channel_patterns(channels)
+    if channels is None or not is_bus(relation.dependencies[0]):
+        return ()
+    return registry.channel_patterns(expand(channels) if relation.connector.references else channels)
 
 
 def visible_key(relation: Relation) -> tuple[str, ...]:
