@@ -13,7 +13,7 @@ from tidegate.bind.context import Analyzer
 from tidegate.bind.events.views import EXTRACTED
 from tidegate.bind.expressions import canonical_text, typed_items, types_of
 from tidegate.bind.scope import WRITTEN
-from tidegate.bind.unsupported import cast, check_comparable, check_type, make_storable
+from tidegate.bind.unsupported import cast, check_comparable, check_type, make_storable, unsupported
 from tidegate.core.schema import Column
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
@@ -62,7 +62,7 @@ def group(
     below = _Arguments(dict(named.items()))
     time = None if windows is None else below.name(column_tree(windows.spec.time), "t")
     bound = [
-        (_with_numbers(bind_aggregate(node), analyzer, plan), f"__a{number}")
+        (_with_casts(bind_aggregate(node), analyzer, plan), f"__a{number}")
         for number, node in enumerate(calls.values())
     ]
     used = [below.of_call(aggregate) for aggregate, _ in bound]
@@ -90,13 +90,20 @@ def group(
     return Grouped(grouped, identity, tuple(_lift(tree, by_text, outs) for tree in trees))
 
 
-def _with_numbers(aggregate: BoundAggregate, analyzer: Analyzer, plan: Node) -> BoundAggregate:
-    """The aggregate over numbers, if it is one of numbers over texts. A text that is none is NULL."""
-    if aggregate.func not in OF_NUMBERS:
+def _with_casts(aggregate: BoundAggregate, analyzer: Analyzer, plan: Node) -> BoundAggregate:
+    """The aggregate with the casts that Spark makes: a text as a number for aggregates of numbers (one that is none is
+    NULL), and any value as a text for LISTAGG."""
+    if aggregate.func not in OF_NUMBERS | {"listagg"}:
         return aggregate
     types = types_of(analyzer, plan.schema, aggregate.args)
+
+    def converted(tree: exp.Expr, type: str) -> exp.Expr:
+        if aggregate.func == "listagg":
+            return tree if type in ("string", "binary") else cast(tree, "string")
+        return cast(tree, "double") if type == "string" else tree
+
     pairs = zip(aggregate.args, types, strict=True)
-    return replace(aggregate, args=tuple(cast(tree, "double") if of.type == "string" else tree for tree, of in pairs))
+    return replace(aggregate, args=tuple(converted(tree, of.type) for tree, of in pairs))
 
 
 def _check_keys(keys: Mapping[str, exp.Expr], columns: Mapping[str, Column], span: Span | None) -> None:
@@ -107,9 +114,13 @@ def _check_keys(keys: Mapping[str, exp.Expr], columns: Mapping[str, Column], spa
 
 
 def _check_arguments(aggregate: BoundAggregate, args: Sequence[Column], span: Span | None) -> None:
-    """Reject arguments of an aggregate that cannot be stored, or compared where it compares them."""
+    """Reject arguments of an aggregate that cannot be stored, joined, or compared where it compares them."""
     for column in args:
         check_type(column, span)
+        if aggregate.func == "listagg" and column.type == "binary":
+            raise unsupported(
+                f"{aggregate.written.upper()}() of BINARY", span, "write BASE64(...) or HEX(...) around it"
+            )
     if aggregate.compares:
         check_comparable(args, f"{aggregate.written.upper()}() of", span, "aggregate")
 
