@@ -34,7 +34,12 @@ _OPTION_LIST = re.compile(
     r"|\bconnector\b|\bCREATE\s+(OR\s+REPLACE\s+)?(SOURCE|SINK)\b",
     re.IGNORECASE,
 )
-_LITERALS = frozenset({"INTERVAL", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE", "STEP", "METADATA"})
+_LITERALS = frozenset(
+    {"INTERVAL", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE", "STEP", "METADATA", "WATERMARK", "LATENESS"}
+    | {"AS", "BACK", "BY", "DEFAULT", "COMMENT", "FROM"}
+)
+"""Words before a text that is no option."""
+
 _PREFIXES = frozenset({"R", "B", "X", "N", "E"})
 _KEYWORDS = re.compile(
     r"(CREATE|OR|REPLACE|SOURCE|SINK|STREAM|TABLE|VIEW|MATERIALIZED|IF|NOT|EXISTS|FROM|INTO|WITH|FORMAT|ENCODE|AS|SELECT"
