@@ -6,25 +6,33 @@ import pytest
 from sqlglot import exp
 
 from tests.sql.reading import query, text_of
+from tidegate.errors import Error
 from tidegate.sql import clauses, hints, render
+from tidegate.sql.emit import STRATEGIES
 
 HEAD = "SELECT a, COUNT(*) FROM t GROUP BY a"
 
 
-@pytest.mark.parametrize(
-    ("text", "strategy"),
-    [
-        ("ON WATERMARK", "on_watermark"),
-        ("AFTER WATERMARK", "on_watermark"),
-        ("ON UPDATE", "on_update"),
-        ("EVERY INTERVAL '10' SECOND", "every"),
-        ("PERIODICALLY 10s", "every"),
-        ("ON WINDOW CLOSE", "on_window_close"),
-        ("AFTER WINDOW CLOSE", "on_window_close"),
-        ("CHANGES", "changes"),
-        ("FINAL", "final"),
-    ],
-)
+SPELLINGS = [
+    ("ON WATERMARK", "on_watermark"),
+    ("AFTER WATERMARK", "on_watermark"),
+    ("ON UPDATE", "on_update"),
+    ("EVERY INTERVAL '10' SECOND", "every"),
+    ("PERIODICALLY 10s", "every"),
+    ("ON WINDOW CLOSE", "on_window_close"),
+    ("AFTER WINDOW CLOSE", "on_window_close"),
+    ("CHANGES", "changes"),
+    ("FINAL", "final"),
+]
+
+
+def test_every_spelling_of_emit_is_tested() -> None:
+    assert {" ".join(words) for words in STRATEGIES} == {
+        text.split(" INTERVAL")[0].removesuffix(" 10s") for text, _ in SPELLINGS
+    }
+
+
+@pytest.mark.parametrize(("text", "strategy"), SPELLINGS)
 @pytest.mark.parametrize(
     "head", [HEAD, "SELECT a FROM t", "SELECT 1 AS a", "SELECT a FROM t UNION ALL SELECT b FROM u"]
 )
@@ -35,6 +43,18 @@ def test_emit(head: str, text: str, strategy: str) -> None:
     assert text_of(sql, parsed.emit.span) == f"EMIT {text}"
     assert (parsed.emit.interval is not None) == (strategy == "every")
     assert render(parsed.select) == render(query(head).select)
+
+
+@pytest.mark.parametrize("head", [HEAD, "SELECT a FROM t", "SELECT a FROM t UNION ALL SELECT b FROM u"])
+def test_a_new_spelling_needs_one_entry(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, ("ON", "TUESDAY"), "on_tuesday")
+    monkeypatch.setitem(STRATEGIES, ("ON", "FULL", "MOON"), "on_full_moon")
+    for text in ("ON TUESDAY", "ON FULL MOON"):
+        parsed = query(f"{head} EMIT {text}")
+        assert parsed.emit is not None and parsed.emit.strategy == text.lower().replace(" ", "_")
+    with pytest.raises(Error, match="EMIT ON FULL must be followed by MOON"):
+        query(f"{head} EMIT ON FULL")
+    assert query("SELECT a FROM t JOIN u emit ON tuesday = 1").emit is None
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from tidegate.plan import Aggregate, Closing, Filter, Gate, Node, Project, Windo
 from tidegate.sql import render, span_of
 from tidegate.sql.durations import length
 from tidegate.sql.statements import Query
-
-KEYED = ("on_update", "every")
+from tidegate.traits.kind import KEYED
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Never
 
 from sqlglot.tokenizer_core import Token
 
+from tidegate.errors import enumerated
 from tidegate.sql.cursor import Cursor, word
 from tidegate.sql.durations import read_duration
 from tidegate.sql.statements import Emit
@@ -14,14 +15,27 @@ STRATEGIES: dict[tuple[str, ...], str] = {
     ("ON", "WATERMARK"): "on_watermark",
     ("AFTER", "WATERMARK"): "on_watermark",
     ("ON", "UPDATE"): "on_update",
-    ("ON", "WINDOW", "CLOSE"): "on_window_close",
-    ("AFTER", "WINDOW", "CLOSE"): "on_window_close",
     ("EVERY",): "every",
     ("PERIODICALLY",): "every",
+    ("ON", "WINDOW", "CLOSE"): "on_window_close",
+    ("AFTER", "WINDOW", "CLOSE"): "on_window_close",
     ("CHANGES",): "changes",
     ("FINAL",): "final",
 }
-USAGE = "write EMIT ON WATERMARK, ON UPDATE, EVERY INTERVAL '10' SECOND, ON WINDOW CLOSE, CHANGES or FINAL"
+"""The strategy that each spelling names; error texts show the first spelling of each."""
+INTERVALS = {"every": "INTERVAL '10' SECOND"}
+"""Strategies with an interval after their words, and an example of it."""
+
+
+def _usage() -> str:
+    first = {strategy: words for words, strategy in reversed(STRATEGIES.items())}
+    spellings = [
+        " ".join((*first[name], *INTERVALS.get(name, "").split())) for name in dict.fromkeys(STRATEGIES.values())
+    ]
+    return f"write EMIT {enumerated(spellings)}"
+
+
+USAGE = _usage()
 
 # What may follow an alias called emit.
 _CLAUSE_STARTS = """
@@ -48,17 +62,25 @@ def read_emit(cursor: Cursor) -> Emit:
     cursor._advance()
     for words, strategy in STRATEGIES.items():
         if cursor.take(*words):
-            interval = read_duration(cursor, f"EMIT {words[0]}") if strategy == "every" else None
+            interval = read_duration(cursor, f"EMIT {words[0]}") if strategy in INTERVALS else None
             return Emit(strategy, interval, cursor.since(start))
     _fail(cursor, start)
 
 
 def _names_a_moment(cursor: Cursor) -> bool:
     """`EMIT ON UPDATE` ends there; in `JOIN u emit ON update = ...` a condition goes on."""
-    moment, after = word(cursor.peek(2)), word(cursor.peek(3))
-    if moment == "WINDOW":
-        return after in ("CLOSE", "")
-    return moment in ("WATERMARK", "UPDATE") and (after in ("", ")") or after in _AFTER_ALIAS)
+    first, after = word(cursor.peek(2)), word(cursor.peek(3))
+    return any(after in (*rest[:1], "") if rest else _ends(after) for start, *rest in _moments("ON") if start == first)
+
+
+def _ends(after: str) -> bool:
+    """True if the word after EMIT ON UPDATE does not go on with a condition."""
+    return after in ("", ")") or after in _AFTER_ALIAS
+
+
+def _moments(first: str) -> list[tuple[str, ...]]:
+    """What may follow EMIT ON, or EMIT AFTER."""
+    return [words[1:] for words in STRATEGIES if words[0] == first]
 
 
 def _fail(cursor: Cursor, start: Token) -> Never:
@@ -73,13 +95,14 @@ def _fail(cursor: Cursor, start: Token) -> Never:
 
 
 def _fail_moment(cursor: Cursor, start: Token, first: str) -> Never:
-    if cursor.take("WINDOW"):
-        cursor.fail(
-            f"EMIT {first} WINDOW must be followed by CLOSE",
-            hint=f"write EMIT {first} WINDOW CLOSE",
-            span=cursor.since(start),
-        )
-    moments = "WATERMARK, UPDATE or WINDOW CLOSE" if first == "ON" else "WATERMARK or WINDOW CLOSE"
+    for begin, *rest in _moments(first):
+        if rest and cursor.take(begin):
+            cursor.fail(
+                f"EMIT {first} {begin} must be followed by {' '.join(rest)}",
+                hint=f"write EMIT {first} {begin} {' '.join(rest)}",
+                span=cursor.since(start),
+            )
+    moments = enumerated([" ".join(moment) for moment in _moments(first)])
     instead = cursor.instead()
     if cursor.here is not None:
         cursor._advance()

@@ -12,6 +12,8 @@ from typing import Literal
 Kind = Literal["append", "upsert", "changelog"]
 
 KINDS: tuple[Kind, ...] = ("append", "upsert", "changelog")
+KEYED = ("on_update", "every")
+"""EMIT strategies that emit only the newest row of a key, so that a view needs one."""
 
 
 def of_changes(append_only: bool) -> Kind:
@@ -21,7 +23,7 @@ def of_changes(append_only: bool) -> Kind:
 
 def of_emit(strategy: str | None, append_only: bool) -> Kind:
     """The kind of the changes that a view emits under its EMIT (None: every change)."""
-    return "upsert" if strategy in ("on_update", "every") else of_changes(append_only)
+    return "upsert" if strategy in KEYED else of_changes(append_only)
 
 
 def fits(kind: Kind, accepted: Kind) -> bool:
