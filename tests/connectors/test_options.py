@@ -142,6 +142,27 @@ def test_planned_connectors_have_their_own_error(kind: str) -> None:
     assert error_of(kind, "sink").endswith(f"a sink can be {SINKS}")
 
 
+@pytest.mark.parametrize(
+    ("role", "kind", "options"),
+    [
+        ("source", "DATAGEN", {}),
+        ("sink", "SSE", {}),
+        ("sink", "WEBHOOK", {"url": "http://a"}),
+        ("sink", "REDIS", {"url": "redis://a", "stream": "a"}),
+        ("sink", "POSTGRES", {"url": "postgresql://a/b", "table": "c", "mode": "changelog"}),
+    ],
+)
+def test_a_connector_without_formats_says_so(role: str, kind: str, options: dict[str, str]) -> None:
+    assert error_of(kind, role, **options, format="csv") == (
+        f"UNKNOWN_FORMAT: {kind} has no formats\n  hint: leave FORMAT out"
+    )
+
+
+def test_a_source_of_events_has_no_formats() -> None:
+    with pytest.raises(Error, match="WEBHOOK has no formats"):
+        registry.source("WEBHOOK", "hooks", (), [], format="csv")
+
+
 def test_a_source_is_not_a_sink() -> None:
     assert error_of("STDOUT") == f"NOT_SUPPORTED: STDOUT cannot be a source\n  hint: a source can be {SOURCES}"
     assert error_of("DATAGEN", "sink") == (f"NOT_SUPPORTED: DATAGEN cannot be a sink\n  hint: a sink can be {SINKS}")

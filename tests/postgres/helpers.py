@@ -23,6 +23,7 @@ def source(columns: str, key: tuple[str, ...] = ("id",), format: str | None = No
         name, _, type_ = declaration.partition(" ")
         schema.append(Column(name, type_.removesuffix(" not null"), not type_.endswith(" not null")))
     bag = Bag("POSTGRES", [(name, value, None) for name, value in options.items()])
+    bag.format = format
     table = build(SourceSpec("POSTGRES", "customers", tuple(schema), options, format, key), bag)
     bag.finish()
     return table

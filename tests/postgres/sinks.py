@@ -40,6 +40,7 @@ def build_sink(
     format: Any = None,
 ) -> PostgresSink:
     bag = Bag("POSTGRES", [(name, value, Span(3, 9)) for name, value in options.items()])
+    bag.format = format
     sink = PostgresSink.build(SinkSpec("POSTGRES", "out", columns, options, format, key, reads), bag)
     bag.finish()
     return sink

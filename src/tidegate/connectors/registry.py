@@ -81,8 +81,9 @@ def source(
     _check_columns(name, relation, columns, connector.columns, span)
     items = list(options)
     bag = _bag(name, items, span, references)
+    bag.format = _format(bag, kind, format)
     texts = {key: value for key, value, _ in items}
-    spec = SourceSpec(name, relation, columns, texts, _format(bag, kind, format), key, references)
+    spec = SourceSpec(name, relation, columns, texts, bag.format, key, references)
     result = connector.source(spec, bag)
     bag.finish()
     return result
@@ -110,7 +111,8 @@ def sink(
     if is_bus(reads):
         bag.take("channels", channel_patterns, "patterns such as 'pgcdc:orders, pgcdc:_view:*'")
     texts = {key: value for key, value, _ in items}
-    spec = SinkSpec(connector_name, name, columns, texts, _format(bag, kind, format), key, reads)
+    bag.format = _format(bag, kind, format)
+    spec = SinkSpec(connector_name, name, columns, texts, bag.format, key, reads)
     result = connector.sink(spec, bag)
     bag.finish()
     return result

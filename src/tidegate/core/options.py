@@ -19,7 +19,8 @@ _TRUTH = {"true": True, "false": False}
 
 
 class Bag:
-    """The options of one connector. `where` names it in error texts; `span` is where it stands in the statement."""
+    """The options of one connector. `where` names it in error texts; `span` is where it stands in the statement;
+    `format` is the FORMAT of the statement, until `checked_format` takes it."""
 
     def __init__(
         self, where: str, options: OptionItems, span: Span | None = None, written: Mapping[str, str] | None = None
@@ -28,6 +29,7 @@ class Bag:
         self.where = where
         self.span = span
         self._written = written or {}
+        self.format: str | None = None
         self._remaining: dict[str, tuple[str, str, Span | None]] = {}
         self._known: list[str] = []
         for key, value, at in options:
@@ -120,7 +122,10 @@ class Bag:
         return option[2] if option is not None and option[2] is not None else self.span
 
     def finish(self) -> None:
-        """Raise UNKNOWN_OPTION if an option has not been taken."""
+        """Raise UNKNOWN_OPTION if an option has not been taken, UNKNOWN_FORMAT if the format has not."""
+        if self.format is not None:
+            message = f"{self.where} has no formats"
+            raise make("UNKNOWN_FORMAT", message=message, hint="leave FORMAT out", span=self.span)
         for key, _, at in self._remaining.values():
             raise self.unknown(key, at)
 
@@ -149,7 +154,9 @@ def invalid(key: str, value: str, expected: str, span: Span | None) -> Error:
 
 
 def checked_format(bag: Bag, format: str | None, formats: Sequence[str], default: str | None = None) -> str:
-    """The format, or `default` if it is None; raises if the connector does not have it."""
+    """The format, or `default` if it is None; raises if the connector does not have it. A connector that does not call
+    this has no formats."""
+    bag.format = None
     name = format or default
     if name is None:
         hint = f"add format = '{formats[0]}', or write FORMAT {formats[0].upper()}"

@@ -221,8 +221,6 @@ class Plan:
 
 def plan(spec: SourceSpec, bag: Bag) -> Plan:
     """Take a source's options out of the bag."""
-    if spec.format is not None:
-        raise make("UNKNOWN_FORMAT", message="DATAGEN has no formats", hint="leave FORMAT out", span=bag.span)
     options = DatagenOptions.take(bag)
     rate = options.rows_per_second
     if options.rows is None and rate is None:

@@ -303,8 +303,6 @@ def _twice(message: str, hint: str, at: Span | None) -> Exception:
 
 def reject_columns(spec: SourceSpec, bag: Bag) -> None:
     """Reject columns and formats: events have the columns of the bus."""
-    if spec.format is not None:
-        raise make("UNKNOWN_FORMAT", message=f"{spec.kind} has no formats", hint="leave FORMAT out", span=bag.span)
     if spec.columns:
         raise make(
             "NOT_SUPPORTED",

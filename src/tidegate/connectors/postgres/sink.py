@@ -191,8 +191,6 @@ class PostgresSink(Sink):
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> PostgresSink:
-        if spec.format is not None:
-            raise make("UNKNOWN_FORMAT", message="POSTGRES has no formats", hint="leave FORMAT out", span=bag.span)
         return cls(spec, write_options(spec, bag))
 
     @property

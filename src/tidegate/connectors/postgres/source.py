@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 def build(spec: SourceSpec, bag: Bag) -> PostgresChanges | PostgresTable:
     """Build a source without columns and a table that is followed as captured, any other table as polled."""
-    if spec.format is not None:
-        raise make("UNKNOWN_FORMAT", message="POSTGRES has no formats", hint="leave FORMAT out", span=bag.span)
     if not spec.columns:
         return _source(spec, event_options(bag))
     if not spec.key:

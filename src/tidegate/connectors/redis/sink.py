@@ -15,7 +15,6 @@ from tidegate.connectors.redis.options import WriteOptions, write_options
 from tidegate.connectors.rows import appended, outcome, rows_in
 from tidegate.core.options import Bag
 from tidegate.core.render import json_cells, json_objects, text_cells
-from tidegate.errors import make
 from tidegate.formats.events import SCHEMA
 
 
@@ -83,8 +82,6 @@ class RedisSink(Sink):
 
     @classmethod
     def build(cls, spec: SinkSpec, bag: Bag) -> RedisSink:
-        if spec.format is not None:
-            raise make("UNKNOWN_FORMAT", message="REDIS has no formats", hint="leave FORMAT out", span=bag.span)
         return cls(spec, write_options(spec, bag))
 
     @property
