@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,15 @@ def test_a_package_of_the_wrong_version(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(environment, "version", lambda name: "4.4.0")
     found = check_package("pyspark")
     assert (found.state, found.advice) == ("fail", "pip install 'pyspark>=4.2,<4.4'")
+
+
+@pytest.mark.parametrize("name", environment.PACKAGES)
+def test_doctor_wants_the_versions_that_the_project_declares(name: str) -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["dependencies"]
+    oldest, first_too_new = environment.supported_versions(name)
+    bounds = [(">=", oldest), *([("<", first_too_new)] if first_too_new else [])]
+    written = ",".join(sign + ".".join(str(part) for part in release) for sign, release in bounds)
+    assert f"{name}{written}" in declared
 
 
 def test_python_and_memory() -> None:

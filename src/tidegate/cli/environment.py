@@ -6,15 +6,11 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 
 OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
-PACKAGES = {
-    "pyspark": ((4, 2), (4, 4)),
-    "pyarrow": ((20,), None),
-    "polars": ((1, 30), None),
-}
+PACKAGES = ("pyspark", "pyarrow", "polars")
 ENOUGH_MEMORY_GB = 4.0
 
 
@@ -51,16 +47,23 @@ def check_python() -> Check:
 
 def check_package(name: str) -> Check:
     """Check that a Python package is installed in a supported version."""
-    oldest, first_too_new = PACKAGES[name]
+    oldest, first_too_new = supported_versions(name)
     required = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(first_too_new)}" if first_too_new else "")
     advice = f"pip install '{required}'"
     try:
         installed = version(name)
     except PackageNotFoundError:
         return Check(name, "fail", "not installed", advice)
-    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:3])
+    numbers = _numbers(installed)[:3]
     fits = numbers >= oldest and (first_too_new is None or numbers < first_too_new)
     return Check(name, "ok" if fits else "fail", installed, "" if fits else advice)
+
+
+def supported_versions(name: str) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the oldest version of a package that tidegate is installed with, and the first that is too new."""
+    [bounds] = [line[len(name) :] for line in requires("tidegate") or () if re.match(rf"{name}[<>]", line)]
+    found = {sign: _numbers(release) for sign, release in re.findall(r"(>=|<)([\d.]+)", bounds)}
+    return found[">="], found.get("<")
 
 
 def check_memory() -> Check:
@@ -102,6 +105,10 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:
