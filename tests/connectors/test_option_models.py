@@ -18,6 +18,7 @@ from tidegate.connectors.postgres.notify import ChannelOptions
 from tidegate.connectors.postgres.outbox import TableOptions as OutboxOptions
 from tidegate.connectors.postgres.sink import SinkOptions as PostgresSinkOptions
 from tidegate.connectors.redis import options as redis
+from tidegate.connectors.registry import BUILT_IN
 from tidegate.connectors.sse.options import StreamOptions
 from tidegate.connectors.webhook.options import PostOptions, ReceiveOptions
 from tidegate.core.option_models import (
@@ -162,7 +163,27 @@ def test_the_docs_have_the_declared_options(page: str, number: int) -> None:
     assert {name for name in model_options if not re.search(rf"`{re.escape(name)}\b", rows)} == set()
 
 
-ALL_MODELS = [*(model for model, _, _ in MODELS), RegistryOptions, ChannelOptions, files.SinkOptions]
+ALL_MODELS = [
+    *(model for model, _, _ in MODELS),
+    RegistryOptions,
+    ChannelOptions,
+    files.SinkOptions,
+    files.CsvSinkOptions,
+    kafka.TableOptions,
+    postgres.TableFollowOptions,
+]
+
+
+def test_every_model_of_a_connector_is_tested() -> None:
+    for connector in BUILT_IN.values():
+        connector.load()
+    ours = {model for model in _below(OptionModel) if model.__module__.startswith("tidegate.connectors.")}
+    bases = {base for model in ours for base in model.__bases__}
+    assert ours - bases <= set(ALL_MODELS)
+
+
+def _below(model: type[OptionModel]) -> set[type[OptionModel]]:
+    return {each for child in model.__subclasses__() for each in (child, *_below(child))}
 
 
 @pytest.mark.parametrize("model", ALL_MODELS)
