@@ -53,6 +53,11 @@ class Changelog:
         self._view, self._key, self._kind, self._loose = view, key, kind, loose
         self.content: Rows = Counter()
 
+    @property
+    def adds_up(self) -> bool:
+        """False if updates say what is new and nothing says what it replaces."""
+        return self._kind != "upsert" or self._key is not None
+
     def apply(self, changes: Sequence[tuple[str, int, Row]]) -> str | None:
         """Take the changes of one micro-batch; says which of them cannot be right."""
         came, gone = self._sides(changes)

@@ -24,15 +24,15 @@ class Selected:
         self._accepted: Counter[tuple[Row, Span | None]] = Counter()
 
     def _key(self, source_key: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        kept = {
-            expression.column: place
-            for place, (_, expression) in enumerate(self._query.items)
-            if expression.does == "column"
-        }
+        """The key of the source, if all of it is kept; with the window where a row can be in several."""
+        items = self._query.items
+        kept = {item.column: place for place, (_, item) in enumerate(items) if item.does == "column"}
         names = [self._source.columns[place] for place in source_key] if source_key is not None else None
-        if names is None or self._query.window or any(name not in kept for name in names):
+        if names is None or any(name not in kept for name in names):
             return None
-        return tuple(kept[name] for name in names)
+        several = self._query.window is not None and self._query.window.kind != "TUMBLE"
+        edges = (len(items), len(items) + 1) if several else ()
+        return (*(kept[name] for name in names), *edges)
 
     def accept(self, deltas: Mapping[str, Rows], clock: int) -> LateRows:
         late: list[Late] = []
