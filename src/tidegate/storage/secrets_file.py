@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tidegate.core.failpoints import failpoint
 from tidegate.core.references import secret_reference, store_secret
 from tidegate.storage.documents import Document
 from tidegate.storage.folder import Folder
@@ -59,7 +58,6 @@ class Secrets:
         self._record = SecretsRecord(self._record.key, {**self._record.texts, **self._added})
         self._document.write(self._record)
         self._added = {}
-        failpoint("secrets.written")
 
     def remove_unused(self) -> None:
         """Remove the secrets that nothing in the folder refers to any more. The key stays: with it, a script that runs
