@@ -122,6 +122,8 @@ def _message(condition: str, parameters: Mapping[str, str]) -> str | None:
             return f"the {ordinal} columns do not go together: {plain['dataType2']} and {plain['dataType1']}"
         case ["UNSUPPORTED_DATATYPE", *_]:
             return f"there is no type {plain['typeName']}"
+        case ["EXPRESSION_TYPE_IS_NOT_ORDERABLE"]:
+            return f"values of type {plain['exprType']} have no order, which PARTITION BY and ORDER BY need"
     return None
 
 
@@ -137,6 +139,8 @@ def _hint(condition: str, parameters: Mapping[str, str]) -> str | None:
             return "write a CAST where the value is meant"
         case ["INVALID_EXTRACT_BASE_FIELD_TYPE"]:
             return "only STRUCT, ARRAY and MAP columns have fields"
+        case [name, *_] if name.endswith("NOT_ORDERABLE"):
+            return "write to_json(...) of the value instead"
         case ["UNSUPPORTED_DATATYPE", *_]:
             return "types are Spark's: STRING, INT, BIGINT, DOUBLE, DECIMAL(p, s), BOOLEAN, DATE, TIMESTAMP, ..."
     return ""
