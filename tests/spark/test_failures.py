@@ -18,8 +18,10 @@ def test_a_failure_is_reported_whatever_words_are_in_it(spark: SparkSession, tmp
     """StopRequested is what ends a query on request."""
     with tidegate.connect(tmp_path / "data", spark=spark, clock="virtual") as db:
         db.sql("CREATE SOURCE s (zone STRING, ts TIMESTAMP)")
-        db.sql("CREATE MATERIALIZED VIEW v AS SELECT from_utc_timestamp(ts, zone) AS ts FROM s")
+        db.sql(
+            "CREATE MATERIALIZED VIEW v WITH ('on_error' = 'stop') AS SELECT from_utc_timestamp(ts, zone) AS ts FROM s"
+        )
         db.insert("s", [("StopRequested", datetime(2024, 5, 1, tzinfo=UTC))])
         with pytest.raises(tidegate.Error) as failure:
             db.step()
-        assert failure.value.code == "PIPELINE_FAILED"
+        assert failure.value.code == "EXPRESSION_FAILED" and "StopRequested" in failure.value.message
