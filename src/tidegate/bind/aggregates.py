@@ -36,6 +36,9 @@ _OF_NUMBERS = """
 OF_NUMBERS = frozenset(_OF_NUMBERS.split())
 """Aggregates for which Spark reads texts as numbers."""
 
+OF_ITSELF = {"max_by": "max", "min_by": "min"}
+"""Aggregates of a value by a value: what they are if both are the same."""
+
 SAME_WITH_DISTINCT = frozenset({"min", "max", "bool_and", "bool_or"})
 IGNORE_NULLS: tuple[tuple[str, str], ...] = (("ignore_nulls", "true"),)
 LITERAL_ARGUMENT = {"percentile": "percentage", "listagg": "delimiter"}
@@ -91,6 +94,8 @@ def bind_aggregate(node: exp.Expr) -> BoundAggregate:
         args, options = _literal_argument(name, args)
     if name == "count":
         args = _count_args(args, distinct)
+    if name in OF_ITSELF and len(args) == 2 and args[0] == args[1]:
+        name, args = OF_ITSELF[name], args[:1]
     return BoundAggregate(name, args, distinct and name not in SAME_WITH_DISTINCT, condition, options, written)
 
 

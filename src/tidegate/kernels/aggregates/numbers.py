@@ -196,7 +196,12 @@ def _co_moment(n: int, x: int, y: int, xy: int, square: bool, sample: bool) -> f
     if divisor <= 0:
         return np.nan
     numerator = n * (xy << -UNIT) - x * y
-    return (max(numerator, 0) if square else numerator) / ((n * divisor) << (-2 * UNIT))
+    if square:
+        numerator = max(numerator, 0)
+    try:
+        return numerator / ((n * divisor) << (-2 * UNIT))
+    except OverflowError:  # As a DOUBLE it is infinite.
+        return np.inf if numerator > 0 else -np.inf
 
 
 def _divided(total: WideSums, count: Ints, factor: int) -> list[int]:
