@@ -137,11 +137,12 @@ def test_from_a_table_to_stdout(tmp_path: Path, server: Postgres, started: list[
 
 
 @pytest.fixture
-def prepared(tmp_path: Path, spark: SparkSession) -> Iterator[Callable[[str], None]]:
+def prepared(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Gets ready to listen to a database, up to where it would say that it does."""
     with tidegate.connect(tmp_path / "data", spark=spark) as db:
 
         def prepare_for(url: str) -> None:
+            monkeypatch.setenv("DATABASE_URL", url)
             config = merge(read_config(Path("listen.yaml"), FILE, {"DATABASE_URL": url}), Config())
             declare(db, definitions(complete_config(config)))
             prepare(db, threading.Event())

@@ -123,6 +123,7 @@ MODELS: list[tuple[type[OptionModel], str, int]] = [
     (ReceiveOptions, "webhook.md", 2),
     (FileOptions, "file.md", 1),
     (files.FolderOptions, "files.md", 1),
+    (files.TableFolderOptions, "files.md", 1),
     (files.CsvFileOptions, "files.md", 1),
     (files.TextFileOptions, "files.md", 1),
     (kafka.TopicOptions, "kafka.md", 1),

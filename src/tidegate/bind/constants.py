@@ -44,7 +44,7 @@ def _calls_with_constants(tree: exp.Expr) -> list[exp.Expr]:
     """The calls to try, inner ones first."""
     found = [each for child in tree.iter_expressions() for each in _calls_with_constants(child)]
     called = call(tree)
-    if called is None or isinstance(tree, exp.Lambda) or tree.find_ancestor(exp.Lambda) or tree.find(exp.Lambda):
+    if called is None or isinstance(tree.parent, exp.Case) or tree.find_ancestor(exp.Lambda) or tree.find(exp.Lambda):
         return found
     constant = not tree.find(exp.Column)
     partly = called.name in TAKING_CONSTANTS and any(not each.find(exp.Column) for each in called.args)
