@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
@@ -14,13 +14,15 @@ from tidegate.spark.compat import CatchingExpressions
 SOURCE = Path(__file__).with_name("CatchingExpression.java")
 CLASS = "tidegate.CatchingExpression"
 
-_of_context: WeakKeyDictionary[SparkContext, CatchingExpressions] = WeakKeyDictionary()
+_of_context: WeakKeyDictionary[SparkContext, tuple[CatchingExpressions, TemporaryDirectory[str]]] = WeakKeyDictionary()
+"""With the folder of the compiled class, from which executors fetch it as long as the application runs."""
 
 
 def catching(session: SparkSession, sql: str) -> Column:
     """An expression as a column that is NULL where it fails: by an exception, a full stack, or too little memory."""
     context = session.sparkContext
     if context not in _of_context:
-        jar = Path(tempfile.mkdtemp(prefix="tidegate-")) / "catching.jar"
-        _of_context[context] = CatchingExpressions(session, SOURCE.read_text(), CLASS, jar)
-    return _of_context[context].column(sql)
+        folder = TemporaryDirectory(prefix="tidegate-")
+        made = CatchingExpressions(session, SOURCE.read_text(), CLASS, Path(folder.name) / "catching.jar")
+        _of_context[context] = made, folder
+    return _of_context[context][0].column(sql)
