@@ -21,8 +21,23 @@ from tidegate.bind.scope import source_text
 from tidegate.bind.unsupported import cast, unsupported
 from tidegate.catalog import Relation
 from tidegate.errors import Span, make, warning
-from tidegate.ir.joins import FULL, INNER, LEFT, RIGHT, EarlyFire
-from tidegate.plan import IntervalJoin, Join, Lookup, Node, Scan, View, Window, WindowAggregate, walk
+from tidegate.ir.joins import FULL, INNER, LEFT, RIGHT, Comparison, EarlyFire, KeyPair
+from tidegate.plan import (
+    IntervalJoin,
+    Item,
+    Join,
+    Lookup,
+    Node,
+    Project,
+    Scalar,
+    Scan,
+    View,
+    Window,
+    WindowAggregate,
+    conjunction,
+    keep,
+    walk,
+)
 from tidegate.plan.scalar import column_tree
 from tidegate.plan.unbounded import bound_of
 from tidegate.sql import span_of
@@ -48,26 +63,28 @@ def choose_join(request: JoinRequest, left: Side, right: Side, taken: set[str], 
     """The plan of a join. `taken` are the column names in use."""
     on = split_condition(request.on, frozenset(left.columns), frozenset(right.columns))
     return (
-        _try_lookup(request, on, left, right, context)
+        _try_lookup(request, on, left, right, taken, context)
         or _try_interval(request, on, left, right, taken, context)
         or _incremental(request, on, left, right, taken, context)
     )
 
 
-def _try_lookup(request: JoinRequest, on: Conditions, left: Side, right: Side, context: Context) -> Node | None:
+def _try_lookup(
+    request: JoinRequest, on: Conditions, left: Side, right: Side, taken: set[str], context: Context
+) -> Node | None:
     """A lookup, also if the table is the left side; None if it cannot be one."""
-    node = _lookup(request, on, left, right)
+    node = _lookup(request, on, left, right, taken)
     if node is None and request.tables[0] is not None and request.kind in (INNER, RIGHT):
         kind = INNER if request.kind == INNER else LEFT
         swapped = replace(request, kind=kind, tables=(request.tables[1], request.tables[0]))
         mirrored = split_condition(request.on, frozenset(right.columns), frozenset(left.columns))
-        node = _lookup(swapped, mirrored, right, left)
+        node = _lookup(swapped, mirrored, right, left, taken)
     if node is not None and request.hint is not None:
         warn_ignored(request.hint, context, "a row that is looked up does not wait")
     return node
 
 
-def _lookup(request: JoinRequest, on: Conditions, left: Side, right: Side) -> Node | None:
+def _lookup(request: JoinRequest, on: Conditions, left: Side, right: Side, taken: set[str]) -> Node | None:
     key = right.plan.traits.key
     if request.as_of_now:
         _check_lookup(request, on, left, right)
@@ -77,12 +94,36 @@ def _lookup(request: JoinRequest, on: Conditions, left: Side, right: Side) -> No
     if not key or len(covering) < len(key) or not left.plan.traits.append_only:
         return None
     on.compare_bounds()
-    if on.mixed and request.kind != INNER:
-        raise _inseparable(on, request)
     keys = tuple(key_pair(left, right, each) for each in covering)
     rest = join_conditions(request.kind, on, left, right, covering)
-    node = Lookup(request.kind, left.plan, right.plan, keys, rest, output_columns(request.kind, left, right))
-    return filter_pairs(node, on)
+    if request.kind == INNER or not on.mixed:
+        outputs = output_columns(request.kind, left, right)
+        return filter_pairs(Lookup(request.kind, left.plan, right.plan, keys, rest, outputs), on)
+    return _padded_lookup(on.mixed, keys, rest, left, right, taken)
+
+
+def _padded_lookup(
+    conditions: list[exp.Expr],
+    keys: tuple[KeyPair, ...],
+    rest: tuple[Comparison, ...],
+    left: Side,
+    right: Side,
+    taken: set[str],
+) -> Node:
+    """A LEFT lookup with NULL in the columns of the right unless the conditions hold. A row finds one row at most, so
+    the pair that fails them is the only one it had."""
+    found, holds = right.column(exp.true(), "boolean"), unique("__on", taken)
+    node: Node = Lookup(LEFT, left.plan, right.plan, keys, rest, (*left.columns, *right.columns, found))
+    kept = tuple(keep(node, name) for name in (*left.columns, *right.columns))
+    test = conjunction(tuple(Scalar(tree) for tree in (column_tree(found), *conditions)))
+    node = Project(node, (*kept, Item(holds, test, "boolean", True)))
+    types = {column.name: column.type for column in node.schema}
+    padded = tuple(Item(name, _case(holds, name), types[name], True) for name in right.columns)
+    return Project(node, (*(keep(node, name) for name in left.columns), *padded))
+
+
+def _case(condition: str, column: str) -> Scalar:
+    return Scalar(exp.Case(ifs=[exp.If(this=column_tree(condition), true=column_tree(column))]))
 
 
 def _check_lookup(request: JoinRequest, on: Conditions, left: Side, right: Side) -> None:
