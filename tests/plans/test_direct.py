@@ -100,3 +100,17 @@ def test_a_folder_is_read_without_a_jvm(spark: SparkSession, tmp_path: Path, mon
         assert db.query("SELECT b FROM v ORDER BY b DESC").rows() == [(3,), (2,)]
         with pytest.raises(tidegate.Error, match="Java"):
             db.query("SELECT b + 1 FROM v")
+
+
+def test_a_reader_sees_views_that_are_created_after_it_has_opened(spark: SparkSession, tmp_path: Path) -> None:
+    with tidegate.connect(tmp_path / "data", spark=spark, clock="virtual") as db:
+        db.sql("CREATE TABLE t (a INT)")
+        with tidegate.connect(tmp_path / "data", read_only=True) as reader:
+            assert reader.tables() == ["t"]
+            db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+            db.insert("t", [(1,)])
+            db.step()
+            assert reader.query("SELECT a FROM v").rows() == [(1,)]
+            db.sql("DROP VIEW v")
+            with pytest.raises(tidegate.Error, match="no relation v"):
+                reader.query("SELECT a FROM v")

@@ -8,13 +8,21 @@ from tidegate.storage.objects import Storage
 
 
 class CurrentCatalog:
-    """Holds the catalog of an open data folder for everyone who reads it."""
+    """Holds the catalog of an open data folder for everyone who reads it. With `follow` it is what another process has
+    stored last."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self.value = catalog_file.load(storage)
+    def __init__(self, storage: Storage, follow: bool = False) -> None:
+        self._storage, self._follow = storage, follow
+        self._stored = storage.read(catalog_file.NAME) if follow else b""
+        self._value = catalog_file.load(storage)
+
+    @property
+    def value(self) -> Catalog:
+        if self._follow and (stored := self._storage.read(catalog_file.NAME)) != self._stored:
+            self._value, self._stored = catalog_file.load(self._storage), stored
+        return self._value
 
     def replace(self, catalog: Catalog) -> None:
         """Make a catalog the current one, durably."""
         catalog_file.save(catalog, self._storage)
-        self.value = catalog
+        self._value = catalog

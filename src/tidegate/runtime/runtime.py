@@ -70,7 +70,7 @@ class Runtime:
         self.folder, self.read_only, self.closed = folder, read_only, False
         self.opened = 0.0 if read_only else time.time()
         self.boundary = Boundary(lambda: self.closed, lambda: self.spark.lost())
-        self.catalog = CurrentCatalog(folder.storage)
+        self.catalog = CurrentCatalog(folder.storage, follow=read_only)
         self.inserts, self.log = InsertLog(LocalStorage(folder.inserts)), StepLog(folder.storage)
         self.ledger, self.secrets = Ledger(folder.storage), Secrets(folder)
         check_complete(folder, self.log, self.inserts)
