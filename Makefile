@@ -15,7 +15,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 # Spark starts many Python processes: without stored bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo docs test-unit test test-all test-spark43 bench lint fetch postgres redis servers clean
+.PHONY: help setup demo docs test-unit test test-all test-spark43 chaos bench lint fetch postgres redis servers clean
 .DEFAULT_GOAL := help
 
 help: ## lists the targets
@@ -55,6 +55,9 @@ $(SPARK43)/.installed: requirements.lock pyproject.toml | setup
 	$(SPARK43)/bin/python -m pip install --quiet -r $(SPARK43)/requirements.txt 'pyspark==4.3.*'
 	$(SPARK43)/bin/python -m pip install --quiet --no-deps -e .
 	@touch $@
+
+chaos: setup fetch ## 200 random faults in a row, with a comparison after each
+	$(BIN)/python -m tests.chaos --faults 200
 
 bench: setup ## measures against Spark's own streaming, writes benchmarks/latest.json
 	$(BIN)/python benchmarks/run.py

@@ -19,6 +19,7 @@ TIERS = ("unit", "default", "all")
 SPARK_FIXTURES = frozenset({"spark"})
 SERVER_FIXTURES = frozenset({"broker", "kafka_jars", "registry_url", "postgres", "redis"})
 PLACES = {
+    "tests/chaos": ("spark", "server"),
     "tests/cluster": ("spark", "server"),
     "tests/kill": ("spark",),
     "tests/soak": ("spark",),

@@ -1,0 +1,13 @@
+"""A few faults of a chaos run, others in every run: they follow from --hypothesis-seed. `make chaos` makes 200."""
+
+import os
+
+import pytest
+
+from tests.chaos.run import run
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_faults_make_no_difference(count, spark, tmp_path, pytestconfig):
+    seed = int(os.environ.get("CHAOS_SEED", pytestconfig.getoption("hypothesis_seed")))
+    run(tmp_path, spark, seed, count, print)
