@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 
+import pytest
+
+from tidegate.spark import timer as timers
 from tidegate.spark.timer import ClockTimer
 
 
@@ -43,5 +47,32 @@ def test_it_ticks_when_the_due_time_is_relative_to_now() -> None:
     """An idle input is due "when the window ends, from now on": asked again, the time is a later one."""
     ticked = threading.Event()
     timer = ClockTimer(lambda: time.time_ns() // 1000 + 20_000, ticked.set)
+    assert ticked.wait(10)
+    timer.stop()
+
+
+def test_it_tries_again_if_a_tick_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """As on a full disk, where the clock cannot be written: without it no time would pass any more."""
+    monkeypatch.setattr(timers, "RETRY_SECONDS", 0.01)
+    ticked, failures = threading.Event(), [OSError(errno.ENOSPC, "No space left on device") for _ in range(3)]
+
+    def wake() -> None:
+        if failures:
+            raise failures.pop()
+        ticked.set()
+
+    timer = ClockTimer(lambda: 0, wake)
+    assert ticked.wait(10)
+    timer.stop()
+    assert caplog.messages == ["the clock of the pipeline cannot be moved: No space left on device: retrying"]
+
+
+def test_it_sees_that_the_wall_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "LONGEST_WAIT_SECONDS", 0.01)
+    ticked, true, hour = threading.Event(), time.time, 3600
+    due = round((true() + hour) * 1e6)
+    timer = ClockTimer(lambda: due, ticked.set)
+    assert not ticked.wait(0.1)
+    monkeypatch.setattr(time, "time", lambda: true() + hour + 1)
     assert ticked.wait(10)
     timer.stop()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+
+LONGEST_WAIT_SECONDS = 5.0
+RETRY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class ClockTimer:
@@ -29,18 +35,35 @@ class ClockTimer:
             self._changed.notify()
 
     def _run(self) -> None:
+        failed = False
         while not self._stopped:
-            self._rescheduled = False
-            due = self._due()
-            with self._changed:
-                remaining = None if due is None else max(due / 1e6 - time.time(), 0)
-                # A step may have ended while `due` was computed: what it returned is outdated then.
-                if not self._rescheduled and not self._stopped:
-                    self._changed.wait(remaining)
-                # Asked again without a step in between, `due` may return a later time: it can be relative to now.
-                if remaining is None or self._rescheduled or self._stopped:
-                    continue
+            try:
+                self._wait_and_wake()
+                failed = False
+            except OSError as problem:
+                if not failed:
+                    _log.warning("the clock of the pipeline cannot be moved: %s: retrying", problem.strerror or problem)
+                failed = True
+                self._wait(RETRY_SECONDS)
+
+    def _wait_and_wake(self) -> None:
+        """One tick, or a wait until something has changed: then the next due time may be another one."""
+        self._rescheduled = False
+        due = self._due()
+        if due is None:
+            return self._wait(None)
+        while (remaining := due / 1e6 - time.time()) > 0:
+            # In parts, since the wall clock may be set meanwhile.
+            self._wait(min(remaining, LONGEST_WAIT_SECONDS))
+            if self._rescheduled or self._stopped:
+                return None
+        # A step may have ended while `due` was computed: what it returned is outdated then.
+        if not self._rescheduled and not self._stopped:
             self._wake()
-            with self._changed:
-                if not self._rescheduled and not self._stopped:
-                    self._changed.wait(timeout=1)
+            self._wait(1)
+        return None
+
+    def _wait(self, seconds: float | None) -> None:
+        with self._changed:
+            if not self._rescheduled and not self._stopped:
+                self._changed.wait(seconds)
