@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import tidegate
 from tidegate import Database
 from tidegate.errors import Error
+from tidegate.spark.catching import ROW_SECONDS, SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +34,13 @@ EXPRESSIONS = {
     "a time": "t + INTERVAL '2' DAY",
     "nested bytes": "named_struct('p', array(CAST(b AS STRING)))",
 }
+
+
+def java_can_stop_threads() -> bool:
+    """True up to Java 19."""
+    found = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    match = re.search(r'version "(\d+)', found)
+    return match is not None and int(match[1]) < 20
 
 
 @pytest.fixture
@@ -66,6 +76,23 @@ def test_each_kind_of_failure_is_recorded_and_the_rest_goes_on(db: Database) -> 
     assert db.step().errors == 0
     assert {view: ids(db, view) for view in views} == {key: [1, 3] for key in views}
     assert ids(db, "ids") == [1, 3]
+
+
+BACKTRACKING = "(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)[^x]"
+
+
+@pytest.mark.skipif(not java_can_stop_threads(), reason="Java 20 and later cannot stop a thread")
+def test_a_function_that_does_not_end_fails(db: Database) -> None:
+    assert f"SECONDS = {ROW_SECONDS};" in SOURCE.read_text()
+    db.sql("CREATE MATERIALIZED VIEW patterns AS SELECT id, REGEXP_REPLACE(repeat('x', id), x, '') AS e FROM s")
+    db.insert("s", [FINE, {**FINE, "id": 60, "x": BACKTRACKING}, {**FINE, "id": 3}])
+    assert db.step().errors == 1
+    assert ids(db, "patterns") == [1, 3]
+    ((message, view),) = db.query("SELECT message, view FROM system.errors").rows()
+    expression = "REGEXP_REPLACE(repeat('x', id), x, '')"
+    assert (view, message) == ("patterns", f"{expression}: it had no result after {ROW_SECONDS} seconds")
+    db.insert("s", [{**FINE, "id": 4}])
+    assert (db.step().errors, ids(db, "patterns")) == (0, [1, 3, 4])
 
 
 PLACES = {

@@ -13,13 +13,16 @@ from tidegate.spark.compat import CatchingExpressions
 
 SOURCE = Path(__file__).with_name("CatchingExpression.java")
 CLASS = "tidegate.CatchingExpression"
+ROW_SECONDS = 5
+"""The CPU time that an expression has for a row, as it stands in SOURCE."""
 
 _of_context: WeakKeyDictionary[SparkContext, tuple[CatchingExpressions, TemporaryDirectory[str]]] = WeakKeyDictionary()
 """With the folder of the compiled class, from which executors fetch it as long as the application runs."""
 
 
 def catching(session: SparkSession, sql: str) -> Column:
-    """An expression as a column that is NULL where it fails: by an exception, a full stack, or too little memory."""
+    """An expression as a column that is NULL where it fails: by an exception, a full stack, too little memory, or
+    because it takes more than ROW_SECONDS for one row."""
     context = session.sparkContext
     if context not in _of_context:
         folder = TemporaryDirectory(prefix="tidegate-")

@@ -7,6 +7,7 @@ which tells the expression and the reason."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from tidegate.core.quoting import identifier, literal
 from tidegate.core.schema import Schema
 from tidegate.errors import Error, make
 from tidegate.spark.can_fail import column_of
-from tidegate.spark.catching import catching
+from tidegate.spark.catching import ROW_SECONDS, catching
 from tidegate.spark.compat import collect_in_jvm
 from tidegate.spark.conditions import quiet, reason_of
 from tidegate.spark.consumers import Consumer, rounds_of
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 CODE = "EXPRESSION_FAILED"
 EXPLAINED = 20
 """The number of failed rows per step for which the expression and the reason are looked for."""
+EXPLAIN_SECONDS = 10.0
+"""After this time no further row of a step is explained."""
 
 
 def reject_misfits(frame: DataFrame, consumers: Iterable[Consumer]) -> DataFrame:
@@ -86,11 +89,12 @@ class FailingRows:
 
     def records(self, failed: Iterable[tuple[int, str, str | None]]) -> list[RejectedRow]:
         """The records of failed rows, given as (number of the consumer, row as JSON, reason if it is known)."""
-        return [
-            record
-            for number, (index, text, reason) in enumerate(sorted(failed, key=lambda each: (each[0], each[1])))
-            for record in self._records(self._consumers[index], text, reason, explain=number < EXPLAINED)
-        ]
+        records: list[RejectedRow] = []
+        until = time.monotonic() + EXPLAIN_SECONDS
+        for number, (index, text, reason) in enumerate(sorted(failed, key=lambda each: (each[0], each[1]))):
+            explain = number < EXPLAINED and time.monotonic() < until
+            records += self._records(self._consumers[index], text, reason, explain)
+        return records
 
     def stop(self, records: Iterable[RejectedRow]) -> Error | None:
         """The error that ends the pipeline, if a row failed for a view with `on_error = 'stop'`."""
@@ -146,7 +150,10 @@ class FailingRows:
                 sql = bounded(sql, type) if type else sql
                 caught = frame.select(catching(self._spark, f"named_struct('value', {sql})").alias("caught"))
                 test = (type and unfit_value("caught.value", type)) or "FALSE"
+                began = time.monotonic()
                 (failed, unfit), *_ = caught.selectExpr("caught IS NULL", test).collect()
+                if failed and time.monotonic() - began > ROW_SECONDS:
+                    return f"it had no result after {ROW_SECONDS} seconds"
                 if failed:
                     collect_in_jvm(frame.selectExpr(sql))
             except (PySparkException, Py4JJavaError) as problem:

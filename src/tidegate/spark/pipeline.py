@@ -83,6 +83,7 @@ class Pipeline:
         self._superseding = False
         self._waiting, self._next_attempt = False, 0.0
         self._timer: ClockTimer | None = None
+        self._timer_failure: Exception | None = None
         for key, value in {"spark.sql.shuffle.partitions": str(self.partitions), **PLANNING}.items():
             spark.conf.set(key, value)
 
@@ -169,6 +170,9 @@ class Pipeline:
     def check(self) -> None:
         """Raise the error that ended the query, if there is one."""
         if self._query is None or self._query.isActive:
+            if self._timer_failure is not None:
+                text = f"{type(self._timer_failure).__name__}: {self._timer_failure}"
+                raise failure_error(text, (), self._folder.log) from self._timer_failure
             self._read_changed_files(wait=False)
             return
         failure = self._query.exception()
@@ -271,7 +275,8 @@ class Pipeline:
         self._recorder, self._running, self._launched = recorder, definition, (generation, definition, last_batch)
         self._superseding = True
         if self._wall and last_batch is None:
-            self._timer = ClockTimer(self._next_timer, self.clock.tick)
+            self._timer_failure = None
+            self._timer = ClockTimer(self._next_timer, self.clock.tick, self._timer_failed)
 
     def _state_objects(self, source: StateSource, step: int) -> StateObjects:
         """The state after a step, which the next one begins with."""
@@ -303,6 +308,10 @@ class Pipeline:
         timers = [*self._recorder.wake.values()]
         idle = self.clock.tracker.next_idle(self._recorder.ops_with_rows())
         return min([*timers, *([idle] if idle is not None else [])], default=None)
+
+    def _timer_failed(self, problem: Exception) -> None:
+        """Without a timer no time passes, so `check` ends the pipeline."""
+        self._timer_failure = problem
 
     def _after_step(self, step: int, late: Late) -> None:
         assert self._launched is not None

@@ -14,10 +14,13 @@ _log = logging.getLogger(__name__)
 
 
 class ClockTimer:
-    """Calls `wake` when the time that `due` returns (microseconds, None: never) is reached."""
+    """Calls `wake` when the time that `due` returns (microseconds, None: never) is reached. An error of the file system
+    is tried again; any other is passed to `failed`, and the timer ends."""
 
-    def __init__(self, due: Callable[[], int | None], wake: Callable[[], None]) -> None:
-        self._due, self._wake = due, wake
+    def __init__(
+        self, due: Callable[[], int | None], wake: Callable[[], None], failed: Callable[[Exception], None]
+    ) -> None:
+        self._due, self._wake, self._failed = due, wake, failed
         self._changed = threading.Condition()
         self._stopped = self._rescheduled = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="tidegate-timer")
@@ -45,6 +48,9 @@ class ClockTimer:
                     _log.warning("the clock of the pipeline cannot be moved: %s: retrying", problem.strerror or problem)
                 failed = True
                 self._wait(RETRY_SECONDS)
+            except Exception as problem:
+                return self._failed(problem)
+        return None
 
     def _wait_and_wake(self) -> None:
         """One tick, or a wait until something has changed: then the next due time may be another one."""
