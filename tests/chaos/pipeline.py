@@ -8,28 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.servers.processes import running, spawn, wait_until
+from tests.servers.processes import Process, family, running, spawn, wait_until
 
-CRASHES = ("Traceback (most recent call last)", "Py4JJavaError", "Py4JNetworkError", "panicked at")
-
-
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    parent: int
-    command: str
-
-    @property
-    def is_jvm(self) -> bool:
-        return "org.apache.spark.deploy.SparkSubmit" in self.command
-
-    @property
-    def is_worker(self) -> bool:
-        return "tidegate.spark.fork_server" in self.command or "fork_client.py" in self.command
+CRASHES = ("Traceback (most recent call last)", "Py4JJavaError", "Py4JNetworkError", "panicked at", "INTERNAL")
 
 
 class Pipeline:
@@ -93,11 +77,7 @@ class Pipeline:
 
     def family(self) -> list[Process]:
         """The process, and those that descend from it."""
-        found = {each.pid: each for each in _processes()}
-        members = [found[self.pid]] if self.pid in found else []
-        for member in members:
-            members += [each for each in found.values() if each.parent == member.pid]
-        return members
+        return family(self.pid)
 
     def crashes(self) -> list[str]:
         """Lines of the log that no user should ever see."""
@@ -117,11 +97,3 @@ class Pipeline:
                 if ended and self._process is not None:
                     self.ended.append(self._process.returncode)
                     self.start()
-
-
-def _processes() -> Iterator[Process]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            yield Process(int(folder.name), int(parent), command)

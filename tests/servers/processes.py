@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 START_SECONDS = 60.0
@@ -101,3 +102,38 @@ def end(pid: int, sign: int = signal.SIGTERM) -> None:
 
 def last_lines(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as /proc shows it."""
+
+    pid: int
+    parent: int
+    command: str
+
+    @property
+    def is_jvm(self) -> bool:
+        return "org.apache.spark.deploy.SparkSubmit" in self.command
+
+    @property
+    def is_worker(self) -> bool:
+        """True for the Python processes that a Spark of Tidegate starts."""
+        return "tidegate.spark.fork_server" in self.command or "fork_client.py" in self.command
+
+
+def family(pid: int) -> list[Process]:
+    """A process, if it runs, and those that descend from it."""
+    found = {each.pid: each for each in _processes()}
+    members = [found[pid]] if pid in found else []
+    for member in members:
+        members += [each for each in found.values() if each.parent == member.pid]
+    return members
+
+
+def _processes() -> Iterator[Process]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            yield Process(int(folder.name), int(parent), command)

@@ -8,7 +8,8 @@ import time
 import uuid
 from collections.abc import Callable
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -237,6 +238,14 @@ class Pipeline:
         self.stop()
 
     def _launch(self, generation: Generation, definition: PipelineDefinition, last_batch: int | None = None) -> None:
+        """Start the query of a generation. A failure of Spark (a process of its was killed) ends the pipeline as one in
+        a step does."""
+        try:
+            self._start_query(generation, definition, last_batch)
+        except (Py4JError, PySparkException) as problem:
+            raise failure_error(str(problem), definition.sources.values(), self._folder.log) from problem
+
+    def _start_query(self, generation: Generation, definition: PipelineDefinition, last_batch: int | None) -> None:
         checkpoint = self._generations.checkpoint(generation.number)
         checkpoint.remove_if_unplanned()
         self._generations.check(generation.number)
