@@ -174,7 +174,7 @@ public class CatchingExpression extends TryEval {
 
     private void run() {
       number++;
-      state.set(number * 4 + RUNNING);
+      state.lazySet(number * 4 + RUNNING);
     }
 
     private boolean leave() {
