@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.rules.plans import BIDS, USERS, project, rank, scan, total, where
+from tidegate.catalog import Column
 from tidegate.core.durations import CalendarInterval
 from tidegate.ir.specs import Order
 from tidegate.ir.windows import WindowSpec
-from tidegate.plan import Closing, Distinct, Gate, Node, Project, SetOp, TopN, UnionAll, View, Window
+from tidegate.plan import Closing, Distinct, Gate, Node, Project, SetOp, TopN, UnionAll, View, Window, WindowAggregate
 from tidegate.traits import kind
 
 PRICE = (Order("price", True, False),)
@@ -187,16 +188,42 @@ def test_rows_that_wait_for_a_column_keep_what_is_computed_from_it() -> None:
         "ts": "bids.ts",
         "day": "DATE(`ts`) over ts=bids.ts",
     }
-    held = gate(rows, "later")
-    assert watermark_names(held) == {"later": "`ts` + INTERVAL '1' DAY over ts=bids.ts"}
-    assert held.traits.lost == (("ts", "rows wait for later"),)
+    assert watermark_names(gate(rows, "later")) == {"ts": "bids.ts", "later": "`ts` + INTERVAL '1' DAY over ts=bids.ts"}
 
 
-def test_rows_that_wait_for_a_time_and_its_day_are_held_back_to_the_day() -> None:
-    day = "DATE(`ts`) over ts=bids.ts"
-    held = watermark_names(gate(project(scan(), ts="ts", day="DATE(ts)"), "ts", "day"))
-    assert held["ts"] == f"min(bids.ts, CAST(`x` AS timestamp) over x={day})"
-    assert set(held) == {"ts", "day"}
+def test_rows_that_wait_for_what_cannot_be_traced_back_lose_the_other_watermarks() -> None:
+    held = gate(project(scan(), ts="ts", most="GREATEST(ts, TIMESTAMP '2020-01-01')"), "most")
+    assert list(watermark_names(held)) == ["most"]
+    assert held.traits.lost == (("ts", "rows wait for most"),)
+
+
+def test_rows_that_wait_for_a_time_and_another_that_is_shifted_wait_for_one_moment() -> None:
+    rows = project(scan(), ts="ts", later="ts + INTERVAL '1' DAY", earlier="ts - INTERVAL '1' HOUR")
+    assert watermark_names(gate(rows, "ts", "later", "earlier")) == watermark_names(rows)
+
+
+def test_what_a_rounded_column_says_about_the_time_takes_every_expression_into_account() -> None:
+    rows = View("later", project(scan(), ts="ts", later="ts + INTERVAL '1' DAY"))
+    held = watermark_names(gate(project(rows, ts="ts", hour="date_trunc('HOUR', later)"), "hour"))
+    hour = "date_trunc('HOUR', `later`) over later=`ts` + INTERVAL '1' DAY over ts=bids.ts"
+    assert held["ts"] == f"`x` - INTERVAL '1' DAY over x={hour}"
+    merged = watermark_names(gate(project(scan(), ts="ts", day="DATE(ts + INTERVAL '1' DAY)"), "day"))
+    assert merged["ts"].startswith("CAST(`x` AS TIMESTAMP) - INTERVAL '1' DAY over x=DATE(")
+
+
+def test_a_column_that_a_filter_bounds_by_another_says_nothing_about_that_one() -> None:
+    plan = where(scan(replace(BIDS, columns=(*BIDS.columns, Column("seen", "timestamp")))), "seen >= ts")
+    assert watermark_names(gate(plan, "ts", "seen")) == {}
+    assert watermark_names(gate(plan, "seen")) == {"seen": "bids.ts"}
+
+
+def test_rows_that_wait_for_the_edges_of_a_window_below_are_held_back_to_its_start() -> None:
+    below = WindowAggregate(project(scan(), ts="ts"), HOUR, (), ())
+    start, end = (f"{edge} of tumble 0m3600000000us+0 at" for edge in ("start", "end"))
+    assert watermark_names(gate(View("hours", below), "window_start", "window_end")) == {
+        "window_start": f"min({start} bids.ts, {start} {start} bids.ts)",
+        "window_end": f"min({end} {start} bids.ts, {end} bids.ts)",
+    }
 
 
 def test_rows_that_wait_for_a_time_and_its_window_are_held_back_to_the_start_of_the_window() -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from sqlglot import exp
-
-from tidegate.plan.groups import Aggregate, Distinct
-from tidegate.plan.leaves import Node, Unary, View
-from tidegate.plan.rows import Filter, Project
-from tidegate.plan.time import IngressCheck, Window, WindowAggregate, edge_watermarks
-from tidegate.sql import call
+from tidegate.plan.leaves import Node, Unary
+from tidegate.plan.origins import as_type, carried, trace
+from tidegate.plan.time import Window, WindowAggregate, edge_watermarks
 from tidegate.traits import Traits, state
-from tidegate.traits.held_back import held_back
-from tidegate.traits.watermark import Expression, LostWatermarks, Watermark, Watermarks, WindowEdge, enforce, least
+from tidegate.traits.watermark import LostWatermarks, Watermark, Watermarks, WindowEdge, enforce, least
 
 
 @dataclass(frozen=True)
@@ -70,8 +65,6 @@ def _moment(watermark: Watermark | None, column: str) -> object:
 
 
 _BY_THE_CLOCK = "EMIT EVERY lets rows go by the clock"
-_FLOORS = ("date", "to_date", "date_trunc", "trunc", "floor")
-"""Functions with a value that is not above that of their time or number."""
 
 
 def _waits_for(closing: Sequence[Closing]) -> str:
@@ -83,90 +76,26 @@ def _of_held_rows(node: Node, closing: Sequence[Closing]) -> Watermarks:
     least of what follows from each of them, if something does."""
     known: list[tuple[str, Watermark]] = []
     for column, watermark in node.traits.watermarks:
-        bounds = [_while_held(node, each, column, watermark) for each in closing]
+        bounds = [_while_held(node, each, column) for each in closing]
         found = [bound for bound in bounds if bound is not None and bound.type == watermark.type]
         if len(found) == len(closing):
             known.append((column, least(found)))
     return tuple(known)
 
 
-def _while_held(node: Node, closing: Closing, column: str, watermark: Watermark) -> Watermark | None:
+def _while_held(node: Node, closing: Closing, column: str) -> Watermark | None:
     """What a column is not below in rows that `closing` holds; None if that is unknown."""
     if isinstance(node, Window | WindowAggregate):
         return _in_open_windows(node, closing.late, column)
     if column == closing.column:
         return closing.late
-    own = node.traits.watermark(closing.column)
-    bound = None if own is None else held_back(watermark, own, closing.late)
-    if bound is not None:
-        return bound
-    return _above_floor(node, closing, column, watermark)
+    return carried(closing.late, trace(node, closing.column), trace(node, column))
 
 
 def _in_open_windows(node: Window | WindowAggregate, time: Watermark, column: str) -> Watermark | None:
     """What a column is not below in the windows that are open at a watermark of their time."""
-    below, edges = node.input.traits, dict(edge_watermarks(time, node.window))
-    own, start = below.watermark(node.window.time), edges.get(node.window.start)
+    edges = dict(edge_watermarks(time, node.window))
     if column in edges:
         return edges[column]
-    watermark = below.watermark(column)
-    if own is None or start is None or watermark is None:
-        return None
-    bound = _as(own.type, start)
-    return bound if column == node.window.time else held_back(watermark, own, bound)
-
-
-def _above_floor(node: Node, closing: Closing, column: str, watermark: Watermark) -> Watermark | None:
-    """What a column is not below in rows that `closing` holds, if that is a time rounded down (its day, the start of
-    its window), and the column that time or computed from it."""
-    below, time, tree = _defined(node, closing.column)
-    late = closing.late
-    if isinstance(below, Window) and tree is None and time in (below.window.start, below.window.end):
-        if time == below.window.end:
-            if not isinstance(late, WindowEdge):
-                return None
-            late = replace(late, edge="start")
-        time = below.window.time
-    elif tree is not None and not _rounds_down(tree):
-        return None
-    own = below.traits.watermark(time)
-    if own is None:
-        return None
-    bound = _as(own.type, late)
-    same = _defined(node, column)
-    return bound if same == (below, time, None) else held_back(watermark, own, bound)
-
-
-def _defined(node: Node, column: str) -> tuple[Node, str, exp.Expr | None]:
-    """Where a column comes from: the node and its column, and the expression over it (None: it is that column)."""
-    while True:
-        match node:
-            case Filter() | Distinct() | IngressCheck() | Aggregate():
-                node = node.input
-            case View():
-                node = node.plan
-            case Project():
-                expression = next(item.expression for item in node.items if item.name == column)
-                node = node.input
-                if expression.column is not None:
-                    column = expression.column
-                elif len(expression.columns) == 1:
-                    below, column, inner = _defined(node, next(iter(expression.columns)))
-                    return below, column, expression.tree if inner is None else None
-                else:
-                    return node, column, expression.tree
-            case _:
-                return node, column, None
-
-
-def _rounds_down(tree: exp.Expr) -> bool:
-    tree = tree.unnest()
-    if isinstance(tree, exp.Cast | exp.TryCast):
-        return tree.to.sql().lower() == "date" and isinstance(tree.this, exp.Column)
-    function = call(tree)
-    return function is not None and function.name in _FLOORS and any(isinstance(a, exp.Column) for a in function.args)
-
-
-def _as(type: str, watermark: Watermark) -> Watermark:
-    """The watermark as a value of another type, not above it."""
-    return watermark if watermark.type == type else Expression(type, f"CAST(`x` AS {type})", (("x", watermark),))
+    start, known = edges.get(node.window.start), trace(node.input, node.window.time)
+    return None if start is None else carried(as_type(known[0].type, start), known, trace(node, column))
