@@ -25,8 +25,8 @@ EVENTS = (("k", "STRING"), ("v", "BIGINT"), ("ts", "TIMESTAMP"))
 MAX_DEPTH = 3
 KINDS = ("window",) * 10 + ("join",) * 5 + ("select",) * 3 + ("rows", "group", "group", "union")
 FUNCTIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG", "DISTINCT", "STAR")
-Made = tuple[View, Columns, str | None, bool]
-"""A view, its columns, the default EMIT of windows over it, and whether other views may read it."""
+Made = tuple[View, Columns, str | None]
+"""A view, its columns, and the default EMIT of windows over it."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ViewMaker:
         late_to = self._late_table(source) if allowed == 0 or self._often(50) else None
         view = View(name, query, emit, implied, every, allowed, late_to if timed else None)
         columns = (*self._key_types(source, keys), *((edge, "TIMESTAMP") for edge in edges), *types)
-        return self._with_lateness(view, columns, source), columns, source.default, True
+        return self._with_lateness(view, columns), columns, source.default
 
     def _emit(self, source: Known, timed: bool) -> tuple[str, bool]:
         if source.default is not None and self._often(20):
@@ -147,8 +147,7 @@ class ViewMaker:
         for number, (column, type_) in enumerate(chosen):
             expression = Expression(column)
             if type_ == "TIMESTAMP" and self._often(30):
-                shifted = Expression(column, "shift", self._random.choice((-7, 5, 60)))
-                expression = self._random.choice((shifted, Expression(column, "minute")))
+                expression = self._of_time(column)
             if type_ == "BIGINT" and self._often(15):
                 expression = self._random.choice((Expression(column, "plus", 1), Expression(column, "minus")))
             kept = self._kept(number, type_)
@@ -156,6 +155,10 @@ class ViewMaker:
             columns.append((kept, type_))
         if not items:
             return None
+        if source.timed and self._often(30):
+            kept = self._kept(len(chosen), "TIMESTAMP")
+            items.append((kept, self._of_time(self._random.choice(source.timed))))
+            columns.append((kept, "TIMESTAMP"))
         where = self._where(source)
         if self._by_clock and source.typed("TIMESTAMP") and self._often(35):
             column = self._random.choice(source.typed("TIMESTAMP"))
@@ -168,8 +171,12 @@ class ViewMaker:
         if timed and self._often(30):
             view = replace(view, emit=self._random.choice(WAITING), implied=False)
         else:
-            view = self._with_lateness(view, tuple(columns), source)
-        return view, tuple(columns), source.default, view.emit == "CHANGES" or len(timed) == 1
+            view = self._with_lateness(view, tuple(columns))
+        return view, tuple(columns), source.default
+
+    def _of_time(self, column: str) -> Expression:
+        shifted = Expression(column, "shift", self._random.choice((-7, 5, 60)))
+        return self._random.choice((shifted, Expression(column, "minute")))
 
     def _rows(self, name: str, source: Known) -> Made | None:
         window = self._window(source)
@@ -189,7 +196,7 @@ class ViewMaker:
         )
         timed = window.time in source.timed
         emit = self._random.choice((*WAITING, "CHANGES")) if timed else "CHANGES"
-        return View(name, query, emit), columns, source.default, emit == "CHANGES"
+        return View(name, query, emit), columns, source.default
 
     def _group(self, name: str, source: Known) -> Made | None:
         keys = self._keys(source, self._random.choice((0, 1, 1)))
@@ -200,6 +207,9 @@ class ViewMaker:
             keys += ((f"t{self._count}", Expression(column, self._random.choice(("minute", "column")))),)
             types += ((f"t{self._count}", "TIMESTAMP"),)
             timed = [column] if column in source.timed else []
+            if timed and self._often(25):
+                keys += ((f"t{self._count}0", Expression(column, "shift", self._random.choice((-7, 5, 60)))),)
+                types += ((f"t{self._count}0", "TIMESTAMP"),)
         aggregates, more = self._aggregates(source)
         choices = ["CHANGES", "CHANGES"] + (["ON UPDATE"] if keys else [])
         choices += ["EVERY"] if keys and not (source.moves or source.waits) else []
@@ -207,14 +217,14 @@ class ViewMaker:
         every = self._random.choice((5, 10)) if emit == "EVERY" else 0
         query = Group(source.name, keys, aggregates, self._where(source))
         view = View(name, query, emit, emit == "CHANGES" and self._often(60), every)
-        return self._with_lateness(view, types + more, source), types + more, source.default, True
+        return self._with_lateness(view, types + more), types + more, source.default
 
     def _union(self, name: str) -> Made | None:
         like = [one for one in self._known if set(EVENTS) <= set(one.columns)]
         if len(like) < 2:
             return None
         sources = self._random.sample(like, 2)
-        return View(name, Union(tuple(one.name for one in sources), ("k", "v", "ts")), implied=True), EVENTS, None, True
+        return View(name, Union(tuple(one.name for one in sources), ("k", "v", "ts")), implied=True), EVENTS, None
 
     def _join(self, name: str) -> Made | None:
         timed = [one for one in self._known if one.timed and one.depth < MAX_DEPTH]
@@ -250,7 +260,7 @@ class ViewMaker:
         types = tuple((f"a_{one}", dict(left.columns)[one]) for one in query.left_columns)
         if kind not in ("LEFT SEMI", "LEFT ANTI"):
             types += tuple((f"b_{one}", dict(right.columns)[one]) for one in query.right_columns)
-        return View(name, query, implied=True), types, None, True
+        return View(name, query, implied=True), types, None
 
     def _columns(self, side: Known, *needed: str) -> tuple[str, ...]:
         return tuple(name for name, _ in side.columns if name in needed or self._often(40))
@@ -293,11 +303,8 @@ class ViewMaker:
             )
         return (Condition(self._random.choice(texts), "<>", "a"),) if texts else ()
 
-    def _with_lateness(self, view: View, columns: Columns, source: Known) -> View:
-        """The view, sometimes with a LATENESS. A known defect is avoided: rows that the end of the inputs releases are
-        late for the LATENESS of a view behind them."""
-        if source.waits:
-            return view
+    def _with_lateness(self, view: View, columns: Columns) -> View:
+        """The view, sometimes with a LATENESS."""
         times = [name for name, type_ in columns if type_ == "TIMESTAMP"]
         if not times or view.emit != "CHANGES" or not self._often(8):
             return view

@@ -41,6 +41,15 @@ class Expression:
         """The watermark, given that of the column: none for what is not monotone."""
         return None if self.does == "minus" else mapped(of_column, self._of)
 
+    def bound(self, of_value: Mark) -> Mark:
+        """What the column is not below if the expression is not below that; none if that is unknown."""
+        match self.does:
+            case "shift" | "plus":
+                return mapped(of_value, lambda at: at - self.amount)
+            case "minus":
+                return None
+        return of_value
+
     def _of(self, value: Any) -> Any:
         match self.does:
             case "shift" | "plus":

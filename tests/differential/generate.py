@@ -53,12 +53,9 @@ class _Maker(ViewMaker):
             Known(made.name, columns, timed, default=default, waits=bool(made.hold_back), append=kind == "source")
         )
 
-    def _add_view(self, view: View, columns: Columns, default: str | None, usable: bool) -> None:
+    def _add_view(self, view: View, columns: Columns, default: str | None) -> None:
         sources = [one for one in self._known if one.name in view.query.sources]
         self._views.append(view)
-        # Behind rows that wait, the engine holds watermarks back by rules that the simulator does not know.
-        if not usable or view.emit in WAITING:
-            return
         state = Simulator(Pipeline(tuple(self._inputs), tuple(self._views), ())).views[view.name]
         now = isinstance(view.query, Select) and any(condition.now for condition in view.query.where)
         self._known.append(

@@ -10,7 +10,7 @@ from tests.differential.aggregates import aggregate
 from tests.differential.inputs import Late, Relation, Row, Rows
 from tests.differential.marks import Mark, has_reached, is_below
 from tests.differential.pipeline import WAITING, Group, View
-from tests.differential.queries import Entry, LateRows, marks_of, take_windows, window_marks
+from tests.differential.queries import Entry, LateRows, marks_of, origins_of, take_windows, window_marks
 from tests.differential.windows import Span, sessions_of
 
 
@@ -22,6 +22,7 @@ class Grouped:
         assert isinstance(query, Group)
         self._view, self._query, self._source = view, query, source
         self.columns = (*(name for name, _ in query.keys), *query.edges, *(one.name for one in query.aggregates))
+        self.origins = origins_of(query.keys, source, query.window)
         self._accepted: Counter[tuple[Row, Span | None]] = Counter()
         window = query.window
         self._session = window is not None and window.kind == "SESSION"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tests.differential.marks import END, IDLE, START, Mark, is_below, latest, mapped
 from tests.differential.pipeline import Change, Input
@@ -37,6 +38,10 @@ class Relation:
 
     def record(self, row: Row) -> dict[str, object]:
         return dict(zip(self.columns, row, strict=True))
+
+    def origin(self, column: str) -> Any:
+        """The relation and column that a column is computed from, and how; None if it is from one column alone."""
+        return None
 
 
 class InputState(Relation):

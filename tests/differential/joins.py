@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from tests.differential.held import Origin
 from tests.differential.inputs import Relation, Row, Rows
 from tests.differential.marks import Mark, has_reached, is_below, least, mapped
 from tests.differential.pipeline import Join
@@ -24,6 +25,7 @@ class Joined:
         right_columns = () if self._one_sided else tuple(f"b_{column}" for column in query.right_columns)
         self.columns = (*(f"a_{column}" for column in query.left_columns), *right_columns)
         self.key = None
+        self.origins: dict[str, Origin] = {}
         self._lefts: Stored = Counter()
         self._rights: Stored = Counter()
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tests.differential.expressions import Expression
-from tests.differential.inputs import Late, Marks, Row, Rows
+from tests.differential.held import Edge, Origin
+from tests.differential.inputs import Late, Marks, Relation, Row, Rows
 from tests.differential.marks import Mark, has_reached, mapped
 from tests.differential.pipeline import Window
 from tests.differential.windows import Span, earliest_open, windows_of
@@ -39,6 +40,8 @@ class Entry:
 class Query(Protocol):
     columns: tuple[str, ...]
     key: tuple[int, ...] | None
+    origins: Mapping[str, Origin]
+    """Where its columns come from, if each from one column of a source."""
 
     def accept(self, deltas: Mapping[str, Rows], clock: int) -> LateRows:
         """Take the changes of the sources; returns what is late."""
@@ -74,6 +77,14 @@ def take_windows(
 def marks_of(items: tuple[tuple[str, Expression], ...], source: Marks, lag: int) -> dict[str, Mark]:
     """The watermarks of expressions that have one."""
     return {name: mark for name, item in items if (mark := item.mark(source.of(item.column, lag))) is not None}
+
+
+def origins_of(items: tuple[tuple[str, Expression], ...], source: Relation, window: Window | None) -> dict[str, Origin]:
+    """The columns of the source that expressions and the edges of a window are computed from."""
+    found: dict[str, Origin] = {name: (source, item.column, item) for name, item in items}
+    if window is not None:
+        found |= {edge: (source, window.time, Edge(window, which)) for which, edge in enumerate(("ws", "we"))}
+    return found
 
 
 def window_marks(source: Marks, window: Window, lag: int) -> dict[str, Mark]:

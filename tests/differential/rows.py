@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from tests.differential.held import Origin
 from tests.differential.inputs import Late, Relation, Row, Rows
 from tests.differential.marks import Mark, least
 from tests.differential.pipeline import WAITING, Select, Union, View
-from tests.differential.queries import Entry, LateRows, marks_of, take_windows, window_marks
+from tests.differential.queries import Entry, LateRows, marks_of, origins_of, take_windows, window_marks
 from tests.differential.windows import Span
 
 
@@ -21,6 +22,7 @@ class Selected:
         self._view, self._query, self._source = view, query, source
         self.columns = tuple(name for name, _ in query.items) + (("ws", "we") if query.window else ())
         self.key = self._key(source_key)
+        self.origins = origins_of(query.items, source, query.window)
         self._accepted: Counter[tuple[Row, Span | None]] = Counter()
 
     def _key(self, source_key: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -92,6 +94,7 @@ class United:
 
     def __init__(self, query: Union, sources: list[Relation]) -> None:
         self.columns, self.key = query.columns, None
+        self.origins: dict[str, Origin] = {}
         self._sources = sources
         self._rows: Rows = Counter()
 

@@ -20,7 +20,7 @@ from tests.differential.groups import Grouped
 from tests.differential.history import make_beats
 from tests.differential.inputs import Row
 from tests.differential.marks import IDLE, START
-from tests.differential.pipeline import WAITING, Beat, Change, Join, Pipeline, Select, Step
+from tests.differential.pipeline import Beat, Change, Join, Pipeline, Select, Step
 from tests.differential.script import spec_of
 from tests.differential.shrink import shrink
 from tests.differential.simulator import Outcome, Simulator
@@ -48,10 +48,6 @@ class Difference:
     @property
     def text(self) -> str:
         return f"step {self.step + 1}: " + "\n".join(self.texts)
-
-
-TOLERATED = "rows of a HOP without GROUP BY are recorded as late once per window"
-"""A known defect: the generated pipelines that meet it are not checked for late rows."""
 
 
 def make_pack(seed: int, pipelines: int, steps: int) -> Pack:
@@ -213,8 +209,7 @@ class _Running:
                 found += self._follow(at, name, ran)
                 found.append(differing(f"the changes of {name}", actual, self._logs[at][name].content))
         mine = f"p{at}_"
-        if not _counts_twice(self._pack.pipelines[at]):
-            found.append(differing("late rows", self._of_used(at, +outcome.late), self._of_used(at, _own(late, mine))))
+        found.append(differing("late rows", self._of_used(at, +outcome.late), self._of_used(at, _own(late, mine))))
         found.append(self._wrong_marks(at, outcome, _own(marks, mine)))
         return [text for text in found if text is not None]
 
@@ -226,10 +221,8 @@ class _Running:
         return Counter({record: count for record, count in records.items() if record[0] in self._used(at)})
 
     def _wrong_marks(self, at: int, outcome: Outcome, actual: Counter[Any]) -> str | None:
-        """Watermarks that differ: of the views whose rows do not wait, and of the inputs that a view reads. What has no
-        value yet may be absent."""
-        waiting = {view.name for view in self._pack.pipelines[at].views if view.emit in WAITING}
-        own = {name: marks for name, marks in outcome.marks.items() if name in self._used(at) - waiting}
+        """Watermarks that differ, of views and of the inputs that they read. What has no value yet may be absent."""
+        own = {name: marks for name, marks in outcome.marks.items() if name in self._used(at)}
         expected = {(name, column, canonical(mark)) for name, marks in own.items() for column, mark in marks.items()}
         if any(mark == IDLE for _, _, mark in expected):
             return None
@@ -245,12 +238,6 @@ class _Running:
             [row] = rows_of([list(change.row.values())])
             batches.setdefault(change.step, []).append((change.op, change.weight, row))
         return [self._logs[at][view].apply(batches[step]) for step in sorted(batches)]
-
-
-def _counts_twice(pipeline: Pipeline) -> bool:
-    """True if a pipeline meets the TOLERATED defect."""
-    queries = [view.query for view in pipeline.views if view.emit != "CHANGES"]
-    return any(isinstance(one, Select) and one.window and one.window.kind != "TUMBLE" for one in queries)
 
 
 def renamed(text: str, number: int) -> str:

@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tests.differential.groups import Grouped
+from tests.differential.held import Origin, marks_of_open_windows, marks_of_waiting
 from tests.differential.inputs import InputState, Late, Marks, Relation, Rows
 from tests.differential.joins import Joined
 from tests.differential.marks import END, START, Mark, is_below, latest, mapped
 from tests.differential.pipeline import WAITING, Beat, Change, Group, Join, Pipeline, Select, Step, Union, View
-from tests.differential.queries import Entry, LateRows, Query
+from tests.differential.queries import Entry, LateRows, Query, window_marks
 from tests.differential.rows import Selected, United
 
 CLOCK = 1577836800
@@ -32,10 +33,12 @@ class Outcome:
 class ViewMarks(Marks):
     """The watermarks of a view follow from those of its sources, and never go back."""
 
-    def __init__(self, view: View, query: Query, declared: dict[str, Mark], earlier: Marks) -> None:
+    def __init__(
+        self, view: View, query: Query, sources: list[Relation], declared: dict[str, Mark], earlier: Marks
+    ) -> None:
         self._lagging: dict[int, dict[str, Mark]] = {}
         for lag in range(0, MOST_LAG + 1, 5):
-            marks = {} if view.emit == "EVERY" else query.marks("now", lag)
+            marks = _marks_of(view, query, sources, lag)
             for column, mark in declared.items():
                 marks[column] = latest(marks.get(column), mapped(mark, lambda at, lag=lag: at - lag))
             self._lagging[lag] = {column: latest(earlier.of(column, lag), mark) for column, mark in marks.items()}
@@ -45,9 +48,25 @@ class ViewMarks(Marks):
         return self._lagging[min(lag, MOST_LAG)].get(column)
 
 
+def _marks_of(view: View, query: Query, sources: list[Relation], lag: int) -> dict[str, Mark]:
+    """The watermarks of what leaves a view."""
+    if view.emit == "EVERY":
+        return {}
+    marks = query.marks("now", lag)
+    if view.emit not in WAITING:
+        return marks
+    window = view.query.window if isinstance(view.query, Select | Group) else None
+    if window is None:
+        return marks_of_waiting(view.name, marks, query.origins, query.closing("now", lag + view.allowed))
+    [source] = sources
+    edges = window_marks(source.now, window, lag + view.allowed)
+    return marks_of_open_windows(marks, query.origins, edges, source, window.time)
+
+
 class ViewState(Relation):
     def __init__(self, view: View, relations: dict[str, Relation]) -> None:
         self.view = view
+        self._sources = [relations[name] for name in view.query.sources]
         self.query = _query(view, relations)
         super().__init__(view.name, self.query.columns)
         self._shown: Counter[Entry] = Counter()
@@ -59,6 +78,9 @@ class ViewState(Relation):
     @property
     def key(self) -> tuple[int, ...] | None:
         return self.query.key
+
+    def origin(self, column: str) -> Origin | None:
+        return self.query.origins.get(column)
 
     def run(self, deltas: dict[str, Rows], clock: int, earlier: int) -> tuple[Rows, LateRows]:
         """The change of the content, and the late rows by the relation that they came from."""
@@ -118,7 +140,7 @@ class ViewState(Relation):
         self._watch()
 
     def _watch(self) -> None:
-        self.now = ViewMarks(self.view, self.query, dict(self._declared), self.now)
+        self.now = ViewMarks(self.view, self.query, self._sources, dict(self._declared), self.now)
 
 
 class Simulator:

@@ -24,7 +24,7 @@ from tidegate.ir.specs import (
     TemporalFilterSpec,
     WindowAggregateSpec,
 )
-from tidegate.ir.windows import WatermarkTest
+from tidegate.ir.windows import WatermarkTest, WindowSpec
 from tidegate.traits.watermark import Watermark
 
 
@@ -76,7 +76,9 @@ class Branch:
 class RejectedRows:
     """How rows that an op rejects are recorded: their relation (None: the input of their branch), the views that reject
     them, the time column, the name of its watermark, and the columns of the port that make up the relation's row, as
-    (name, column). `carried` are columns of the port that serve only this purpose."""
+    (name, column). `carried` are columns of the port that serve only this purpose. `windows`: the port has each row
+    once for each of these windows of it, and a row is recorded with the last of them, since it is late only if all
+    are."""
 
     relation: str | None
     views: tuple[str, ...]
@@ -84,6 +86,7 @@ class RejectedRows:
     watermark: str
     row: tuple[tuple[str, str], ...]
     carried: tuple[str, ...] = ()
+    windows: WindowSpec | None = None
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from tidegate.core.durations import CalendarInterval
 @dataclass(frozen=True)
 class WatermarkTest:
     """True for rows whose `column` is below the watermark of that name (or equal to it, if `inclusive`). False for
-    NULL, and while the watermark has no value."""
+    NULL, and while the watermark has no value. `delayed`: at the ingress of a view whose rows are released one step
+    after the watermark that releases them has moved, so they are compared with what held before it moved."""
 
     column: str
     watermark: str
     inclusive: bool = False
+    delayed: bool = False
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,12 @@ class Grid:
         inside: npt.NDArray[np.bool_] = self._numbers(times) % self._slide < self._size
         return inside
 
+    def last_ends(self, times: Ints) -> Ints:
+        """The end of the last window of each time."""
+        number = self._numbers(times)
+        start = number - number % (self._size if self.kind == "cumulate" else self._slide)
+        return self._micros(start + self._size)
+
     def earliest_open(self, time_us: int) -> tuple[int, int]:
         """The earliest start and the earliest end of the windows that end after a time."""
         number = int(self._numbers(np.array([time_us]))[0])

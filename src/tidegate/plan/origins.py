@@ -168,4 +168,3 @@ def _amount(tree: exp.Expr) -> bool:
         duration = length(tree)
         return duration is not None and not duration.months
     return isinstance(tree.unnest(), exp.Literal) and tree.unnest().is_int
-

@@ -45,7 +45,7 @@ class Consumer:
     def guards(self) -> tuple[WatermarkTest, ...]:
         """The late filters of its branch, over the columns that carry the tested values."""
         tests = [test for step in self.branch.steps if isinstance(step, LateFilter) for test in step.tests]
-        return tuple(WatermarkTest(f"{GUARD}{number}", test.watermark) for number, test in enumerate(tests))
+        return tuple(replace(test, column=f"{GUARD}{number}") for number, test in enumerate(tests))
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from tidegate.circuit.model import Ingress, ObservedColumn, RejectedRows
 from tidegate.core.columns import SHARD, WEIGHT
 from tidegate.core.render import json_row
 from tidegate.ir.specs import GatedAggregateSpec, KernelSpec, WindowAggregateSpec
-from tidegate.ir.windows import WatermarkTest
+from tidegate.ir.windows import WatermarkTest, WindowSpec
 from tidegate.kernels.api import LATE, NO_TIME, Clock, Kernel, WatermarkValue
-from tidegate.kernels.watermarks import passes
+from tidegate.kernels.watermarks import micros, passes, watermarks_for
+from tidegate.kernels.windows import Grid
 from tidegate.spark import blocks, codec
 from tidegate.spark.blocks import Block
 
@@ -74,7 +75,7 @@ class Watch:
         if self.checks and (row_errors := self._row_errors(rows)):
             records.append(Block(blocks.ERRORS, 0, "", json.dumps(row_errors).encode()))
         for test in self.tests:
-            late = passes(test, accepted, clock.watermarks)
+            late = passes(test, accepted, watermarks_for(clock, test.delayed))
             if late.any():
                 records.append(self._record(accepted.filter(late), test, clock))
                 accepted = accepted.filter(~late)
@@ -98,7 +99,7 @@ class Watch:
         return late_block(
             rows,
             RejectedRows(self.relation, (), test.column, test.watermark, columns),
-            clock.watermarks.get(test.watermark),
+            watermarks_for(clock, test.delayed).get(test.watermark),
         )
 
 
@@ -113,7 +114,7 @@ def _by_shard(rows: pl.DataFrame) -> Iterable[tuple[str | None, pl.DataFrame]]:
 def drop_late(rows: pl.DataFrame, tests: Sequence[WatermarkTest], clock: Clock) -> pl.DataFrame:
     """Drop late rows, and the columns that only the tests needed."""
     for test in tests:
-        late = passes(test, rows, clock.watermarks)
+        late = passes(test, rows, watermarks_for(clock, test.delayed))
         rows = rows.filter(~late) if late.any() else rows
     return rows.drop([test.column for test in tests])
 
@@ -126,12 +127,20 @@ def admit(
     classes = kernel.classify(port, rows, clock)
     if classes is not None and (classes != 0).any():
         late, timeless = rows.filter(classes == LATE), rows.filter((classes == NO_TIME) & (rows[WEIGHT] > 0))
+        if rejected.windows is not None:
+            late = late.filter(_in_last_window(late, rejected.windows))
         if late.height:
             records.append(late_block(late, rejected, clock.watermarks.get(rejected.watermark)))
         if timeless.height:
             records.append(_timeless(timeless, rejected))
         rows = rows.filter(classes == 0)
     return rows if classifies_by_state(spec) else rows.drop(list(rejected.carried)), records
+
+
+def _in_last_window(rows: pl.DataFrame, window: WindowSpec) -> pl.Series:
+    """A mask of the rows that are there with the last window of their time."""
+    ends = Grid(window).last_ends(micros(rows[window.time]).to_numpy())
+    return rows[window.end].to_physical() == pl.Series(ends)
 
 
 def classifies_by_state(spec: KernelSpec) -> bool:

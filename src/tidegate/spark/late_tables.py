@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from tidegate.circuit.model import Circuit
@@ -23,7 +24,7 @@ class LateTables:
         """Append the late rows of a step to the insert log, for the tables that its views name; once per step."""
         tables = dict(circuit.late_to)
         parts = [
-            (tables[view], rows.filter(pl.col(WEIGHT) > 0).drop(WEIGHT).to_arrow(), 1)
+            (tables[view], _each(rows.filter(pl.col(WEIGHT) > 0)).to_arrow(), 1)
             for record, rows in late
             for view in record["views"]
             if view in tables
@@ -41,3 +42,8 @@ class LateTables:
         """True if an earlier run of this step has appended them."""
         first = max(self._log.header(step).entry, self._inserts.first())
         return any(self._inserts.header(number).late_of == step for number in range(first, self._inserts.head()))
+
+
+def _each(rows: pl.DataFrame) -> pl.DataFrame:
+    """Every row as often as its weight says."""
+    return rows[np.repeat(np.arange(rows.height), rows[WEIGHT].to_numpy())].drop(WEIGHT)

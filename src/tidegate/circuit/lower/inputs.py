@@ -108,7 +108,8 @@ def _(node: logical.IngressCheck, to: CircuitBuilder) -> Branches:
     check_columns = _check_columns(node)
     rows = to.branches(_without(node.input, check_columns))
     late = [(column, watermark) for column, watermark in node.declared if watermark.strict]
-    tests = tuple(WatermarkTest(column, to.watermark(watermark)) for column, watermark in late)
+    delayed = node.input.traits.delayed
+    tests = tuple(WatermarkTest(column, to.watermark(watermark), delayed=delayed) for column, watermark in late)
     observed = tuple(ObservedColumn(column, observed_name(node.view, column)) for column, _ in node.declared)
     observed_columns = [each.column for each in observed]
     checked = rows if tests else keep_columns(to.branches(node.input), [*observed_columns, *check_columns])

@@ -18,7 +18,7 @@ from tidegate.ir.specs import (
     TemporalFilterSpec,
     WindowAggregateSpec,
 )
-from tidegate.ir.windows import WatermarkTest, WindowSpec
+from tidegate.ir.windows import WINDOW_KINDS, WatermarkTest, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.window_aggregate import on_port
 from tidegate.plan import Node
@@ -57,6 +57,8 @@ def _(node: logical.Gate, to: CircuitBuilder) -> Branches:
         port = to.rejecting(aggregate_port(to, below), below.input, gate.late)
         return to.op(GatedAggregateSpec(aggregate_spec(to, below), gate), (port,), node.schema)
     port = to.rejecting(to.port(below, hashable(below.schema)), below, gate.late)
+    if port.rejected is not None and isinstance(below, logical.Window) and WINDOW_KINDS[below.window.kind].overlapping:
+        port = replace(port, rejected=replace(port.rejected, windows=_with_type(below.window, below.input)))
     return to.op(gate, (port,), node.schema)
 
 
