@@ -50,6 +50,10 @@ class Known:
     def typed(self, *types: str) -> list[str]:
         return [name for name, type_ in self.columns if type_ in types]
 
+    def join_keys(self, type_: str) -> list[str]:
+        """The columns of a type to join by: not the key of a table, by which a stream would look it up."""
+        return [name for name in self.typed(type_) if name != "id"]
+
 
 class ViewMaker:
     """Makes views of every kind over the relations that it knows; None where the chosen ones do not fit."""
@@ -232,9 +236,10 @@ class ViewMaker:
             return None
         left, right = self._random.choice(timed), self._random.choice(timed)
         type_ = self._random.choice(("STRING", "STRING", "BIGINT"))
-        if not left.typed(type_) or not right.typed(type_):
+        left_keys, right_keys = left.join_keys(type_), right.join_keys(type_)
+        if not left_keys or not right_keys:
             return None
-        on = ((self._random.choice(left.typed(type_)), self._random.choice(right.typed(type_))),)
+        on = ((self._random.choice(left_keys), self._random.choice(right_keys)),)
         kind = self._random.choice(("INNER", "LEFT", "LEFT", "RIGHT", "FULL", "FULL", "LEFT SEMI", "LEFT ANTI"))
         low = self._random.choice((-20, -10, -10, -5, 0, 0, 5))
         high = low + self._random.choice((0, 5, 10, 10, 20, -5 if self._often(15) else 15))

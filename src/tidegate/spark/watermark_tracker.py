@@ -69,6 +69,7 @@ class WatermarkTracker:
             and watermark.relation != BUS
             and observed_name(watermark.relation, watermark.column) in advanced
         ]
+        self.progress = self.progress.with_reached(self._reached(active, clock))
         observed = InputProgress().after(stats["seen"], {}, (), 0).after(held_back, {}, (), 0).seen
         self.progress = self.progress.after(observed, advanced, active, clock.time_us)
         for relation, partitions in shards.items():
@@ -79,6 +80,17 @@ class WatermarkTracker:
             clock.watermarks.get(watermark.name) == INFINITE for watermark in self._hold_backs()
         ):
             self.progress = replace(self.progress, ended=True)
+
+    def _reached(self, active: Collection[str], clock: Clock) -> dict[str, WatermarkValue]:
+        """Where the watermarks of idle relations were before the rows that have come now."""
+        reached: dict[str, WatermarkValue] = {}
+        for watermark in walk(self._circuit.watermarks):
+            if not isinstance(watermark, DeclaredWatermark) or watermark.relation not in {*active} & {*self._idle}:
+                continue
+            value = clock.watermarks.get(watermark.name)
+            if isinstance(value, int) and watermark.type in TIMESTAMPS:
+                reached[replace(watermark, lag=0).name] = value + watermark.lag
+        return reached
 
     def end(self) -> None:
         """End all inputs. Held-back rows are released first; only then do all watermarks go to infinity."""

@@ -46,14 +46,16 @@ class IdleTimeouts:
 @dataclass(frozen=True)
 class InputProgress:
     """How far the inputs are, by name: the largest values seen, the values set by ADVANCE, the processing time of a
-    relation's last row, and since when it is read. `shards`: for each partition of a partitioned source its largest
-    value and the time of its last row. `ending`: no more rows will come, and held-back rows are released; `ended`: no
-    row at all will come."""
+    relation's last row, and since when it is read. `reached`: where the watermarks of a relation were when its last row
+    came, which is further than its rows and ADVANCE say if it was idle before. `shards`: for each partition of a
+    partitioned source its largest value and the time of its last row. `ending`: no more rows will come, and held-back
+    rows are released; `ended`: no row at all will come."""
 
     seen: Mapping[str, WatermarkValue] = field(default_factory=dict)
     advanced: Mapping[str, WatermarkValue] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     since: Mapping[str, int] = field(default_factory=dict)
+    reached: Mapping[str, WatermarkValue] = field(default_factory=dict)
     shards: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     ending: bool = False
     ended: bool = False
@@ -76,6 +78,10 @@ class InputProgress:
     def with_relations(self, relations: Iterable[str], time_us: int) -> InputProgress:
         """Return the progress with further relations that are read from now on."""
         return replace(self, since={**dict.fromkeys(relations, time_us), **self.since})
+
+    def with_reached(self, reached: Mapping[str, WatermarkValue]) -> InputProgress:
+        """Return the progress with watermarks of relations that had rows."""
+        return replace(self, reached=_largest(self.reached, reached))
 
     def with_shards(
         self, name: str, partitions: Iterable[str], largest: Mapping[str, WatermarkValue], time_us: int
@@ -105,6 +111,7 @@ class InputProgress:
             "advanced": dict(self.advanced),
             "rows": dict(self.rows),
             "since": dict(self.since),
+            "reached": dict(self.reached),
             "shards": {name: {shard: list(at) for shard, at in shards.items()} for name, shards in self.shards.items()},
             "ending": self.ending,
             "ended": self.ended,
@@ -241,7 +248,8 @@ def _advance(
         quiet = idle.relations.get(watermark.relation)
         last = progress.rows.get(watermark.relation)
         if quiet is not None and last is not None and isinstance(value, int) and watermark.type in TIMESTAMPS:
-            passed = idle.at_us - last
+            passed, reached = idle.at_us - last, progress.reached.get(replace(watermark, lag=0).name)
+            value = max(value, reached) if isinstance(reached, int) else value
             value = value + passed if passed >= quiet else value
     return value - watermark.lag if isinstance(value, int) and watermark.lag else value
 
