@@ -42,8 +42,8 @@ class Known:
     """The default EMIT of windows over it, None if it is not clear."""
     moves: bool = False
     """True if rows leave with NOW()."""
-    waits: bool = False
-    """True if rows of a step may leave in a later micro-batch of it, when a tick of its clock is over."""
+    held: bool = False
+    """True if an input below holds rows back: they are processed in a later micro-batch, when a tick is over."""
     append: bool = False
     """True for a source."""
 
@@ -134,7 +134,7 @@ class ViewMaker:
     def _emit(self, source: Known, timed: bool) -> tuple[str, bool]:
         if source.default is not None and self._often(20):
             return (source.default if timed else "CHANGES"), True
-        choices = ["CHANGES", "CHANGES", "ON UPDATE"] + ([] if source.moves or source.waits else ["EVERY"])
+        choices = ["CHANGES", "CHANGES", "ON UPDATE"] + ([] if source.moves or source.held else ["EVERY"])
         return self._random.choice([*choices, *WAITING, *WAITING, "ON WATERMARK"] if timed else choices), False
 
     def _late_table(self, source: Known) -> str | None:
@@ -216,7 +216,7 @@ class ViewMaker:
                 types += ((f"t{self._count}0", "TIMESTAMP"),)
         aggregates, more = self._aggregates(source)
         choices = ["CHANGES", "CHANGES"] + (["ON UPDATE"] if keys else [])
-        choices += ["EVERY"] if keys and not (source.moves or source.waits) else []
+        choices += ["EVERY"] if keys and not (source.moves or source.held) else []
         emit = self._random.choice(choices + list(WAITING) * 2 if timed else choices)
         every = self._random.choice((5, 10)) if emit == "EVERY" else 0
         query = Group(source.name, keys, aggregates, self._where(source))

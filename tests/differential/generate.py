@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.differential.choices import EVENTS, Known, ViewMaker
 from tests.differential.history import make_steps
-from tests.differential.pipeline import WAITING, Beat, Columns, Input, Join, Pipeline, Select, View
+from tests.differential.pipeline import Beat, Columns, Input, Pipeline, Select, View
 from tests.differential.simulator import CLOCK, Simulator
 
 
@@ -50,7 +50,7 @@ class _Maker(ViewMaker):
         timed = ("ts",) if made.watermark or made.lateness else ()
         default = {"watermark": "ON WATERMARK", "both": None}.get(declared, "CHANGES")
         self._known.append(
-            Known(made.name, columns, timed, default=default, waits=bool(made.hold_back), append=kind == "source")
+            Known(made.name, columns, timed, default=default, held=bool(made.hold_back), append=kind == "source")
         )
 
     def _add_view(self, view: View, columns: Columns, default: str | None) -> None:
@@ -66,12 +66,6 @@ class _Maker(ViewMaker):
                 max(one.depth for one in sources) + 1,
                 default,
                 now or any(one.moves for one in sources),
-                _waits(view) or any(one.waits for one in sources),
+                any(one.held for one in sources),
             )
         )
-
-
-def _waits(view: View) -> bool:
-    """True if rows leave when a watermark has moved: closed windows, rows without a match."""
-    outer = isinstance(view.query, Join) and view.query.kind not in ("INNER", "LEFT SEMI")
-    return outer or view.emit in WAITING or view.emit == "EVERY"

@@ -61,10 +61,14 @@ class InputState(Relation):
     def keyed(self) -> bool:
         return self._declared.kind == "keyed"
 
+    def begin(self, clock: int) -> None:
+        """Begin a pass: rows are compared with the watermarks before it. Silence moves them with the clock."""
+        self.before = self.now
+        self.watch(clock)
+
     def take(self, changes: list[Change], clock: int) -> tuple[Rows, list[Late]]:
         """The changes that count, as weights, and the late ones. A row that another one of its step replaces moves no
         watermark."""
-        self.before = self.now
         door = dict(self._door)
         old, late = Counter(self.content), list[Late]()
         written: list[Row] = []

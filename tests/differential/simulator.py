@@ -73,7 +73,8 @@ class ViewState(Relation):
         self._true: Counter[Entry] = Counter()
         self._emitted: Rows = Counter()
         self._declared: dict[str, Mark] = dict.fromkeys(view.lateness, START)
-        self._watch()
+        self._declared_before = self._declared
+        self.watch(moved=True)
 
     @property
     def key(self) -> tuple[int, ...] | None:
@@ -82,9 +83,12 @@ class ViewState(Relation):
     def origin(self, column: str) -> Origin | None:
         return self.query.origins.get(column)
 
+    def begin(self) -> None:
+        """Begin a pass: what was true until now is what its rows are compared with."""
+        self.before, self._declared_before = self.now, dict(self._declared)
+
     def run(self, deltas: dict[str, Rows], clock: int, earlier: int) -> tuple[Rows, LateRows]:
         """The change of the content, and the late rows by the relation that they came from."""
-        self.before = self.now
         late = self.query.accept(deltas, clock)
         true = self.query.entries(clock)
         self._shown = self._visible(true, clock, earlier)
@@ -97,7 +101,6 @@ class ViewState(Relation):
         self._emitted = emitted
         delta = self._in_time(Counter({row: weight for row, weight in delta.items() if weight}), late)
         self.content.update(delta)
-        self._watch()
         return delta, late
 
     def _visible(self, true: Counter[Entry], clock: int, earlier: int) -> Counter[Entry]:
@@ -121,10 +124,9 @@ class ViewState(Relation):
     def _in_time(self, delta: Rows, late: LateRows) -> Rows:
         """Without the changes below a declared LATENESS, which are late."""
         taken: Rows = Counter()
-        before = dict(self._declared)
         for row, weight in delta.items():
             record = self.record(row)
-            if any(is_below(record[column], declared) for column, declared in before.items()):  # type: ignore[arg-type]
+            if any(is_below(record[column], declared) for column, declared in self._declared_before.items()):  # type: ignore[arg-type]
                 late.setdefault(self.name, []).append((row, weight))
                 continue
             taken[row] = weight
@@ -137,10 +139,11 @@ class ViewState(Relation):
     def end(self) -> None:
         """After the end of the inputs, declared watermarks are at infinity, too."""
         self._declared = dict.fromkeys(self._declared, END)
-        self._watch()
 
-    def _watch(self) -> None:
-        self.now = ViewMarks(self.view, self.query, self._sources, dict(self._declared), self.now)
+    def watch(self, moved: bool) -> None:
+        """The watermarks, given those of the sources; `moved`: also by the rows of the pass."""
+        declared = dict(self._declared if moved else self._declared_before)
+        self.now = ViewMarks(self.view, self.query, self._sources, declared, self.now)
 
 
 class Simulator:
@@ -164,29 +167,41 @@ class Simulator:
         return Outcome(contents, Counter(self._late), {name: one.now.plain for name, one in self.relations.items()})
 
     def _pass(self, changes: list[Change], advances: tuple[tuple[str, str, int], ...], end: bool) -> list[Change]:
-        """One pass over all relations; returns the late rows that go into tables in the next one."""
+        """One pass over all relations: the rows, then what the watermarks that they moved release. Returns late rows,
+        which go into tables in the next pass."""
+        for one in self._inputs.values():
+            one.begin(self._clock)
+        for view in self.views.values():
+            view.begin()
         deltas: dict[str, Rows] = {}
+        for name, one in self._inputs.items():
+            deltas[name], late = one.take([change for change in changes if change.relation == name], self._clock)
+            self._record(name, None, late)
+        following = self._run_views(deltas, moved=False)
+        self._earlier = self._clock
         for name, one in self._inputs.items():
             if end:
                 one.end()
-            deltas[name], late = one.take([change for change in changes if change.relation == name], self._clock)
-            self._record(name, None, late)
             for relation, column, value in advances:
                 if relation == name:
                     one.heartbeat(column, value, self._clock)
             one.watch(self._clock)
+        for view in self.views.values() if end else ():
+            view.end()
+        return following + self._run_views({}, moved=True)
+
+    def _run_views(self, deltas: dict[str, Rows], moved: bool) -> list[Change]:
+        """Bring all views up to date; `moved`: the rows of the pass have moved the watermarks."""
         following = []
         for name, view in self.views.items():
             deltas[name], late_by_source = view.run(deltas, self._clock, self._earlier)
-            if end:
-                view.end()
+            view.watch(moved)
             for source, rows in late_by_source.items():
                 self._record(source, None if source == name else name, rows)
                 if view.view.late_to:
                     following += [
                         Change(view.view.late_to, "INSERT", row) for row, weight in rows for _ in range(weight)
                     ]
-        self._earlier = self._clock
         return following
 
     def _record(self, relation: str, view: str | None, rows: list[Late]) -> None:
