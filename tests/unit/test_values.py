@@ -125,6 +125,9 @@ def test_pandas_columns_of_mixed_values_are_converted_one_by_one() -> None:
         (Decimal("12345678.90"), "decimal(10,2)", Decimal("12345678.90")),
         (0, "decimal(2,2)", Decimal("0.00")),
         (100, "decimal(3,0)", Decimal(100)),
+        (Decimal("9" * 38), "decimal(38,0)", Decimal("9" * 38)),
+        (Decimal("-0." + "9" * 38), "decimal(38,38)", Decimal("-0." + "9" * 38)),
+        ("9" * 36 + ".990", "decimal(38,2)", Decimal("9" * 36 + ".99")),
         (bytearray(b"x"), "binary", b"x"),
         (dt.timedelta(seconds=1), "interval day to second", dt.timedelta(seconds=1)),
         (True, "boolean", True),
@@ -162,6 +165,11 @@ def test_values_that_fit(value: Any, type_: str, expected: Any) -> None:
             "1.239",
             "decimal(10,2)",
             "'1.239' does not fit into DECIMAL(10,2)\n  hint: it holds 8 digits before the point and 2 after it",
+        ),
+        (
+            Decimal("0." + "0" * 37 + "12"),
+            "decimal(38,38)",
+            "1.2E-38 does not fit into DECIMAL(38,38)\n  hint: it holds 0 digits before the point and 38 after it",
         ),
         (
             Decimal("123456789"),

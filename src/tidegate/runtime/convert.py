@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from tidegate.runtime.python_values import InvalidValue, UnknownField, excerpt, 
 Converter = Callable[[Any], Any]
 
 _INTEGER_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
+_WIDE = Context(prec=100)
 
 
 def converter(target: pa.DataType) -> Converter:
@@ -129,11 +130,12 @@ def _floating(target: pa.DataType) -> Converter:
 
 def _decimal(target: pa.DataType) -> Converter:
     assert isinstance(target, pa.Decimal128Type)
+    step = Decimal(1).scaleb(-target.scale)
 
     def convert(value: Any) -> Decimal:
         exact = _as_decimal(value, target)
         if _digits_fit(exact, target.precision, target.scale):
-            return exact
+            return exact.quantize(step, context=_WIDE)
         raise InvalidValue(
             f"{excerpt(value)} does not fit into {spark_name(target)}",
             hint=f"it holds {target.precision - target.scale} digits before the point and {target.scale} after it",
@@ -157,9 +159,12 @@ def _as_decimal(value: Any, target: pa.DataType) -> Decimal:
 
 
 def _digits_fit(value: Decimal, precision: int, scale: int) -> bool:
-    _, digits, exponent = value.normalize().as_tuple()
+    _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    return -exponent <= scale and (not any(digits) or len(digits) + exponent <= precision - scale)
+    if not any(digits):
+        return True
+    zeros = next(number for number, digit in enumerate(reversed(digits)) if digit)
+    return -exponent - zeros <= scale and len(digits) + exponent <= precision - scale
 
 
 def _timestamp(target: pa.DataType) -> Converter:
