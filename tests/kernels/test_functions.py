@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import polars as pl
@@ -154,3 +155,16 @@ def test_hash_columns_of_different_arguments_have_different_names() -> None:
     hashes = aggregates.hashes(AggregateSpec(("k",), calls, True, False))
     assert len({name for name, _ in hashes}) == 3
     assert [columns for _, columns in hashes] == [("k", "a_b", "c"), ("k", "a", "b_c"), ("k", "a_b_c")]
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [((-math.inf, 0.5), -math.inf), ((math.inf, 0.5), math.inf), ((-math.inf, -math.inf, 1.0, 2.0), -math.inf)],
+)
+def test_a_median_beside_infinity_is_infinite(values: tuple[float, ...], expected: float) -> None:
+    median = Single("median", "double", "double")
+    assert median.step(*((value, 1) for value in values)) == expected
+
+
+def test_the_median_of_both_infinities_is_no_number() -> None:
+    assert math.isnan(Single("median", "double", "double").step((-math.inf, 1), (math.inf, 1)))

@@ -141,7 +141,8 @@ def _percentile(call: AggregateCall, rows: list[Row]) -> Any:
         return None
     position = float(dict(call.options).get("percentage", "0.5")) * (len(values) - 1)
     low, high = values[math.floor(position)], values[math.ceil(position)]
-    return low + (high - low) * (position - math.floor(position))
+    share = position - math.floor(position)
+    return low if low == high else (1 - share) * low + share * high
 
 
 def _mode(call: AggregateCall, rows: list[Row]) -> Any:

@@ -91,8 +91,12 @@ class Percentile(Bag):
     def result(self, entries: pl.DataFrame, groups: int) -> pl.Series:
         rows = spread_out(entries, self.call.distinct)
         at = float(self.options.get("percentage", "0.5"))
-        value = pl.col(self.call.args[0]).cast(pl.Float64).quantile(at, "linear")
-        return per_group(rows, groups, value)
+        value = pl.col(self.call.args[0]).cast(pl.Float64)
+        below, above = value.quantile(at, "lower"), value.quantile(at, "higher")
+        position = (value.count() - 1) * at
+        # Each value by its share, as Spark does: the difference of two infinities would be NaN.
+        between = (position.ceil() - position) * below + (position - position.floor()) * above
+        return per_group(rows, groups, pl.when(below == above).then(below).otherwise(between))
 
 
 class Mode(Bag):
