@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from tidegate import errors
 from tidegate.connectors.contract import Remote, StreamSource
+
+_CLASSES = re.compile(r"^(?:Caused by)?[: ]*(?:(?:[\w$]+\.)*[\w$]+(?:Error|Exception): )*")
 
 
 def is_away(text: str, sources: Iterable[StreamSource]) -> bool:
@@ -29,7 +32,8 @@ def failure_error(text: str, sources: Iterable[StreamSource], log: Path) -> erro
 
 
 def _reason(text: str) -> str:
-    """The last line of a Python traceback in Spark's text, or its first line."""
+    """What the last error in a text of Spark says, without the names of classes; the first line of a text without
+    one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if "Error:" in line or "Exception:" in line]
-    return (raised[-1] if raised else lines[0])[:500]
+    return _CLASSES.sub("", raised[-1] if raised else lines[0])[:500] or lines[0][:500]

@@ -128,7 +128,7 @@ def connected(server: Server, as_text: bool = False, settings: str = "", **more:
 
 def broken(server: Server, failure: object) -> Unreachable:
     """The error for a connection that was lost."""
-    reason = " ".join(_without_password(str(failure), server).split())
+    reason = " ".join(_without_password(str(failure), server).split()).rstrip(".")
     return Unreachable(f"the connection to PostgreSQL at {server.place} broke", reason)
 
 
