@@ -70,7 +70,8 @@ class Load(threading.Thread):
                         raise
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 20])
 def test_nothing_is_lost_or_doubled(tmp_path: Path, server: Postgres, kills: int) -> None:
     seed = int(os.environ.get("KILL_SEED", time.time_ns() % 1_000_000))
     print(f"KILL_SEED={seed}")

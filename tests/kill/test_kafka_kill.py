@@ -23,7 +23,8 @@ SYMBOLS = 3000
 SECTORS = 7
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [3, 20])
 def test_nothing_is_lost_or_doubled(tmp_path: Path, broker: Broker, kafka_jars: Path, kills: int) -> None:
     seed = int(os.environ.get("KILL_SEED", time.time_ns() % 1_000_000))
     print(f"KILL_SEED={seed}")
