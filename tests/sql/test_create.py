@@ -158,6 +158,7 @@ def test_a_sink_of_a_query() -> None:
     [
         ("CREATE TABLE t AS SELECT 1", "NOT_SUPPORTED"),
         ("CREATE TABLE t (a INT DEFAULT 5)", "NOT_SUPPORTED"),
+        ("CREATE TABLE t (a STRING COLLATE UTF8_LCASE)", "NOT_SUPPORTED"),
         ("CREATE TABLE t (a INT, b AS a + 1)", "NOT_SUPPORTED"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "UNKNOWN_COLUMN"),
         ("CREATE SOURCE s (a INT, WATERMARK FOR b)", "UNKNOWN_COLUMN"),

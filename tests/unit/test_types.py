@@ -14,12 +14,15 @@ from tidegate.core.types import (
     Type,
     arrow_type,
     from_arrow,
+    has_map,
     name_from_json,
+    not_stored,
     parse_type,
     polars_type,
     spark_name,
     to_arrow,
     to_polars,
+    without_void,
 )
 from tidegate.errors import Error
 
@@ -165,3 +168,29 @@ def test_types_that_cannot_be_stored_are_rejected(name: str) -> None:
             convert(name)
         assert caught.value.code == "NOT_SUPPORTED"
         assert caught.value.message == f"columns of type {name} cannot be stored"
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("array<variant>", "variant"),
+        ("map<string,interval year to month>", "interval year to month"),
+        ("struct<a:struct<>>", "struct"),
+        ("geometry(4326)", "geometry(4326)"),
+        ("struct<variant:int,`interval`:int,void:int>", None),
+        ("array<interval hour>", None),
+        ("array<void>", None),
+    ],
+)
+def test_a_type_that_cannot_be_stored_is_found_inside_of_others(name: str, part: str | None) -> None:
+    assert not_stored(name) == part
+
+
+def test_void_becomes_text_and_fields_of_that_name_stay() -> None:
+    assert without_void("struct<void:array<void>>") == "struct<void:array<string>>"
+    assert without_void("struct<void:int>") == "struct<void:int>"
+
+
+def test_a_field_named_map_is_no_map() -> None:
+    assert not has_map("struct<map:int,`map<`:int>")
+    assert has_map("array<struct<a:map<int,int>>>")

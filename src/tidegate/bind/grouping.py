@@ -15,6 +15,7 @@ from tidegate.bind.expressions import canonical_text, typed_items, types_of
 from tidegate.bind.scope import WRITTEN
 from tidegate.bind.unsupported import cast, check_comparable, check_type, make_storable, unsupported
 from tidegate.core.schema import Column
+from tidegate.core.types import without_void
 from tidegate.errors import Span, make
 from tidegate.ir.specs import AggregateCall
 from tidegate.ir.windows import WindowSpec
@@ -71,10 +72,10 @@ def group(
     _check_keys(named, by_name, _hull(keys))
     for node, (aggregate, _), (args, _) in zip(calls.values(), bound, used, strict=True):
         _check_arguments(aggregate, [by_name[arg] for arg in args], span_of(node))
-    arguments = make_storable(Project(plan, columns))
+    arguments = make_storable(Project(plan, columns), _hull(trees))
     types = types_of(analyzer, plan.schema, list(calls.values()))
     aggregates = tuple(
-        _aggregate_call(aggregate, out, columns_used, type.type, arguments)
+        _aggregate_call(aggregate, out, columns_used, without_void(type.type), arguments)
         for (aggregate, out), columns_used, type in zip(bound, used, types, strict=True)
     )
     outs = {text: out for text, (_, out) in zip(calls, bound, strict=True)}
@@ -91,8 +92,8 @@ def group(
 
 
 def _with_casts(aggregate: BoundAggregate, analyzer: Analyzer, plan: Node) -> BoundAggregate:
-    """The aggregate with the casts that Spark makes: a text as a number for aggregates of numbers (one that is none is
-    NULL), and any value as a text for LISTAGG."""
+    """The aggregate with the casts that Spark makes: a text (NULL if it is none) and a time (its seconds) as a number
+    for aggregates of numbers, and any value as a text for LISTAGG."""
     if aggregate.func not in OF_NUMBERS | {"listagg"}:
         return aggregate
     types = types_of(analyzer, plan.schema, aggregate.args)
@@ -100,7 +101,7 @@ def _with_casts(aggregate: BoundAggregate, analyzer: Analyzer, plan: Node) -> Bo
     def converted(tree: exp.Expr, type: str) -> exp.Expr:
         if aggregate.func == "listagg":
             return tree if type in ("string", "binary") else cast(tree, "string")
-        return cast(tree, "double") if type == "string" else tree
+        return cast(tree, "double") if type in ("string", "timestamp") else tree
 
     pairs = zip(aggregate.args, types, strict=True)
     return replace(aggregate, args=tuple(converted(tree, of.type) for tree, of in pairs))

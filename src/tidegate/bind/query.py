@@ -14,6 +14,7 @@ from tidegate.bind.select import bind_select
 from tidegate.bind.source import BindQuery, fields_of
 from tidegate.bind.unsupported import cast, check_clauses, check_comparable, make_storable, unsupported
 from tidegate.core.schema import Schema
+from tidegate.core.types import without_void
 from tidegate.errors import Error, make
 from tidegate.plan import Distinct, Item, Node, Project, Scalar, SetOp, TopN, UnionAll
 from tidegate.plan.scalar import column_tree
@@ -50,7 +51,7 @@ def _apply_limit(query: exp.Query, plan: Node, scope: Scope) -> Node:
     for key in keys:
         if not isinstance(key.this, exp.Column):
             raise unsupported("ORDER BY of an expression here", span_of(key), "put the query into FROM (...)")
-    rows = make_storable(plan)
+    rows = make_storable(plan, span_of(query))
     return TopN(rows, (), order_over(rows, keys, [key.this.name for key in keys]), *limit)
 
 
@@ -65,10 +66,13 @@ def _result_columns(query: exp.SetOperation, context: Context, left: Bound, righ
     if [column.type for column in sides["__left"]] == [column.type for column in sides["__right"]]:
         return sides["__left"]
     try:
-        return context.analyzer.query("SELECT * FROM __left UNION ALL SELECT * FROM __right", sides)
+        columns = context.analyzer.query("SELECT * FROM __left UNION ALL SELECT * FROM __right", sides)
     except Error as error:
         error.span = span_of(query.expression)
         raise
+    return tuple(
+        column if column.type == "void" else replace(column, type=without_void(column.type)) for column in columns
+    )
 
 
 def _cast_to(side: Bound, result: Schema) -> Node:
@@ -90,10 +94,10 @@ def _combine(query: exp.SetOperation, left: Node, right: Node) -> Node:
         if keeps_all:
             return both
         check_comparable(both.schema, "UNION of", span_of(query))
-        return Distinct(make_storable(both))
+        return Distinct(make_storable(both, span_of(query)))
     check_comparable(left.schema, f"{type(query).__name__.upper()} of", span_of(query))
     kind: Literal["except", "intersect"] = "except" if isinstance(query, exp.Except) else "intersect"
-    return SetOp(kind, keeps_all, make_storable(left), make_storable(right))
+    return SetOp(kind, keeps_all, make_storable(left, span_of(query)), make_storable(right, span_of(query)))
 
 
 def _sides(left: Node) -> tuple[Node, ...]:

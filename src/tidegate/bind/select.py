@@ -132,7 +132,7 @@ def _project(select: exp.Select, context: Context, plan: Node, items: tuple[Item
         if canonical_text(key.this) not in selected:
             selected[canonical_text(key.this)] = f"__o{len(extra)}"
             extra.append((f"__o{len(extra)}", key.this))
-    below = make_storable(Project(plan, items + typed_items(context.analyzer, plan, extra)))
+    below = make_storable(Project(plan, items + typed_items(context.analyzer, plan, extra)), span_of(select))
     top = _top(below, parts, selected, limit)
     return Project(top, tuple(keep(top, item.name) for item in items)) if extra else top
 
@@ -140,7 +140,7 @@ def _project(select: exp.Select, context: Context, plan: Node, items: tuple[Item
 def _distinct(select: exp.Select, plan: Node, items: tuple[Item, ...], parts: Parts) -> Node:
     """Each row of the SELECT list once, and the first of them by ORDER BY."""
     check_comparable((item.schema for item in items), "DISTINCT of", span_of(select))
-    rows = Distinct(make_storable(Project(plan, items)))
+    rows = Distinct(make_storable(Project(plan, items), span_of(select)))
     limit = limit_of(select)
     if limit is None:
         return rows

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from sqlglot import exp
 
 from tidegate.core.schema import Column
-from tidegate.core.types import Type, has_map, parse_type
+from tidegate.core.types import Type, has_map, not_stored, parse_type, parts, without_void
 from tidegate.errors import Error, Span, make
 from tidegate.plan import Item, Node, Project, Scalar, keep
 from tidegate.plan.scalar import column_tree
@@ -211,22 +210,19 @@ def _check_window(window: exp.Window) -> None:
         raise unsupported("a named WINDOW", span_of(window), "write the window in OVER (...)")
 
 
-VOID = re.compile(r"\bvoid\b")
-UNSTORABLE = re.compile(r"\b(interval(?! day| hour| minute| second)|variant|geometry|geography|object)\b")
-
-
-def make_storable(plan: Node) -> Node:
-    """The plan with types that can be stored: Spark's void, the type of NULL, becomes a string."""
+def make_storable(plan: Node, span: Span | None) -> Node:
+    """The plan with types that can be stored: Spark's void, the type of NULL, becomes a string. `span` is what the plan
+    was written as."""
     for column in plan.schema:
-        check_type(column, None)
-    if not any(VOID.search(column.type) for column in plan.schema):
+        check_type(column, span)
+    if all(without_void(column.type) == column.type for column in plan.schema):
         return plan
     return Project(plan, tuple(_item(plan, column) for column in plan.schema))
 
 
 def check_type(column: Column, span: Span | None) -> None:
     """Reject types that rows cannot store."""
-    if UNSTORABLE.search(column.type):
+    if not_stored(column.type) is not None:
         computed = column.name.startswith("__")
         what = "a value" if computed else f"column {column.name}"
         hint = f"write CAST({'...' if computed else column.name} AS STRING), or leave it out"
@@ -251,17 +247,18 @@ def check_comparable(columns: Iterable[Column], what: str, span: Span | None, ve
         if not has_map(column.type):
             continue
         name = "..." if column.name.startswith("__") else column.name
-        whole = column.type.startswith("map<") and not has_map(column.type[1:])
+        outermost, *inner = parts(parse_type(column.type))
+        whole = outermost.name == "map" and all(each.name != "map" for each in inner)
         instead = f"array_sort(map_entries({name}))" if whole else f"to_json({name})"
-        outer = column.type.partition("<")[0].upper()
+        outer = outermost.name.upper()
         inside = "" if outer == "MAP" else f" inside of {'an' if outer == 'ARRAY' else 'a'} {outer}"
         raise unsupported(f"{what} a MAP{inside}", span, f"{verb} {instead} instead")
 
 
 def _item(plan: Node, column: Column) -> Item:
-    if not VOID.search(column.type):
+    kind = without_void(column.type)
+    if kind == column.type:
         return keep(plan, column.name)
-    kind = VOID.sub("string", column.type)
     return Item(column.name, Scalar(cast(column_tree(column.name), kind)), kind)
 
 

@@ -66,7 +66,7 @@ def bind_definition(
     )
     with paths_in_errors(select):
         bound = _name_columns(name, bind_query(select, context), aliases, extras.reserved)
-    plan = cap_groups(_root(bound), context.max_groups)
+    plan = cap_groups(_root(bound, query.span), context.max_groups)
     visible = len(bound.fields)
     strategy = strategy_of(query, plan, extras.forced)
     if extras.forced is None and waits_unasked(query, plan, strategy):
@@ -157,7 +157,7 @@ def _check_name(view: str, column: str, before: list[str], span: Span | None) ->
         raise make("NOT_SUPPORTED", message=message, hint="name it with AS", span=span)
 
 
-def _root(bound: Bound) -> Node:
+def _root(bound: Bound, span: Span) -> Node:
     """The plan with the visible columns first, under their names, and with types that can be stored."""
     plan = bound.plan
     columns = [(field.column, field.name) for field in bound.fields]
@@ -165,7 +165,7 @@ def _root(bound: Bound) -> Node:
     hidden = [name for name in bound.hidden if name != mark] if plan.traits.key is not None else []
     columns += [(name, f"__k{number}") for number, name in enumerate(hidden)]
     columns += [(mark, "__m")] if mark is not None else []
-    return make_storable(Project(plan, tuple(keep(plan, old, new) for old, new in columns)))
+    return make_storable(Project(plan, tuple(keep(plan, old, new) for old, new in columns)), span)
 
 
 def _drop_mark(plan: Node, strategy: str) -> Node:

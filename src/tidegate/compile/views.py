@@ -15,7 +15,7 @@ from tidegate.bind.events.views import WINDOW_EDGES, with_window_edges
 from tidegate.bind.relation import sink_entry
 from tidegate.bind.scope import Field
 from tidegate.bind.source import bind_relation as bind_rows
-from tidegate.bind.unsupported import check_comparable, unsupported
+from tidegate.bind.unsupported import check_comparable, check_type, unsupported
 from tidegate.bind.view import NO_EXTRAS, BoundView, Extras, bind_definition
 from tidegate.catalog import Catalog, Relation, TimeNote
 from tidegate.catalog.bus import BUS
@@ -86,7 +86,7 @@ def compile_query(
     bound = bind_definition(name, query, aliases, _context(catalog, analyzer), extras)
     plan = rewrite(bound.plan)
     _check_ranks(plan, query)
-    _check_hashed(plan, query)
+    _check_columns(plan, query)
     output = _final_output(plan, bound, query)
     return CompiledView(
         name=name,
@@ -243,10 +243,12 @@ def _final_output(plan: Node, view: BoundView, query: Query) -> Node | None:
     return final_gate(plan, column, query.span)
 
 
-def _check_hashed(plan: Node, query: Query) -> None:
-    """Reject a plan in which some operator hashes columns that have no hash: no step could run. Binding rejects what it
-    can point at; this finds the rest."""
+def _check_columns(plan: Node, query: Query) -> None:
+    """Reject a plan in which some operator has columns that it cannot store, or hashes columns that have no hash: no
+    step could run. Binding rejects what it can point at; this finds the rest."""
     for op in circuit_of("", plan, "changelog", len(plan.columns)).ops:
+        for column in (*op.columns, *(column for port in op.ports for column in port.columns)):
+            check_type(column, query.span)
         for port in op.ports:
             hashed = {*port.key, *(column for _, columns in port.hashes for column in columns)}
             columns = (column for column in port.columns if column.name in hashed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -56,7 +56,6 @@ _OF_ARROW = {
     pa.large_binary(): "binary",
     pa.binary_view(): "binary",
 }
-_MAP = re.compile(r"\bmap<")
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z0-9_]+|'(?:[^'\\]|\\.)*'|\S)")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
@@ -82,7 +81,7 @@ class Type:
 
     def render(self, upper: bool = False) -> str:
         """Spark's name of the type. Names of fields keep their case."""
-        word = self.name.upper() if upper and self._is_known else self.name
+        word = self.name.upper() if upper and self.is_stored else self.name
         inner = [each.render(upper) for each in self.inner]
         match self.name:
             case "decimal":
@@ -103,8 +102,9 @@ class Type:
         return "time" if self.name.startswith("time(") else self.name
 
     @property
-    def _is_known(self) -> bool:
-        return bool(self.inner) or self.name in ("decimal", "struct") or self.stored_as in _SIMPLE
+    def is_stored(self) -> bool:
+        """True if values can be stored, as far as it depends on the type without those inside of it."""
+        return bool(self.inner) or self.name == "decimal" or self.stored_as in _SIMPLE
 
 
 @lru_cache(maxsize=4096)
@@ -214,9 +214,32 @@ def decimal_parts(name: str) -> tuple[int, int] | None:
     return parsed.digits if parsed.name == "decimal" else None
 
 
+def not_stored(name: str) -> str | None:
+    """The part of a type that rows cannot store, None if they can store all of it: `array<variant>` -> variant."""
+    return next((part.name for part in parts(parse_type(name)) if not part.is_stored), None)
+
+
+def without_void(name: str) -> str:
+    """The type with text in place of Spark's void, the type of NULL: `array<void>` -> array<string>."""
+    kind = parse_type(name)
+    return str(_without_void(kind)) if any(part.name == "void" for part in parts(kind)) else name
+
+
+def _without_void(kind: Type) -> Type:
+    inner = tuple(_without_void(each) for each in kind.inner)
+    return replace(kind, name="string" if kind.name == "void" else kind.name, inner=inner)
+
+
+def parts(kind: Type) -> Iterator[Type]:
+    """The type and all types inside of it."""
+    yield kind
+    for inner in kind.inner:
+        yield from parts(inner)
+
+
 def has_map(name: str) -> bool:
     """True if values of a type are or contain maps, which have no order and no hash."""
-    return _MAP.search(name) is not None
+    return any(part.name == "map" for part in parts(parse_type(name)))
 
 
 def arrow_schema(columns: Schema) -> pa.Schema:

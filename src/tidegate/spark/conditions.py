@@ -141,6 +141,8 @@ def _hint(condition: str, parameters: Mapping[str, str]) -> str | None:
             return "only STRUCT, ARRAY and MAP columns have fields"
         case [name, *_] if name.endswith("NOT_ORDERABLE"):
             return "write to_json(...) of the value instead"
+        case ["UNSUPPORTED_TIME_TYPE"]:
+            return "write a STRING, a TIMESTAMP, or the INTERVAL since midnight"
         case ["UNSUPPORTED_DATATYPE", *_]:
             return "types are Spark's: STRING, INT, BIGINT, DOUBLE, DECIMAL(p, s), BOOLEAN, DATE, TIMESTAMP, ..."
     return ""

@@ -140,6 +140,8 @@ def _with_annotations(cursor: Cursor, name: Name, type_: str) -> ColumnDef:
             metadata = _metadata(cursor, name)
         elif cursor.at("DEFAULT"):
             _reject_default(cursor, name)
+        elif cursor.at("COLLATE"):
+            _reject_collation(cursor, name)
         elif not (cursor.take("NULL") or _comment(cursor)):
             return ColumnDef(name, type_, nullable, key, lateness, hold_back, metadata=metadata)
 
@@ -175,6 +177,16 @@ def _reject_default(cursor: Cursor, name: Name) -> Never:
         "NOT_SUPPORTED",
         message=f"column {name.text} has a DEFAULT; defaults are not kept",
         hint="give the value in every INSERT, or COALESCE it in a view",
+        span=cursor.next_span(),
+        text=cursor.sql,
+    )
+
+
+def _reject_collation(cursor: Cursor, name: Name) -> Never:
+    raise make(
+        "NOT_SUPPORTED",
+        message=f"column {name.text} has a collation; texts are compared byte by byte",
+        hint=f"leave it out, and compare LOWER({name.text})",
         span=cursor.next_span(),
         text=cursor.sql,
     )

@@ -95,7 +95,7 @@ class Joiner:
             hint=hint,
             span=span_of(part.join) if part.join is not None else None,
         )
-        left, right = Side(self.plan, self._context, self._taken), Side(part.bound.plan, self._context, self._taken)
+        left, right = (Side(plan, self._context, self._taken, request.span) for plan in (self.plan, part.bound.plan))
         self.plan = choose_join(request, left, right, self._taken, self._context)
         self._note_hint(part, hint)
         if part.kind not in (SEMI, ANTI):

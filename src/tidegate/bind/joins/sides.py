@@ -7,6 +7,7 @@ f holds, and the rows of a that are in none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -14,9 +15,10 @@ from tidegate.bind.context import Context, unique
 from tidegate.bind.expressions import typed_items
 from tidegate.bind.joins.conditions import Compared, Conditions
 from tidegate.bind.scope import source_text
-from tidegate.bind.unsupported import cast, check_comparable, make_storable
+from tidegate.bind.unsupported import cast, check_comparable, check_type, make_storable
 from tidegate.core.schema import Column
-from tidegate.errors import Error, make
+from tidegate.core.types import without_void
+from tidegate.errors import Error, Span, make
 from tidegate.ir.joins import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, Comparison, KeyPair
 from tidegate.plan import Filter, Item, Join, Node, Project, Scalar, UnionAll, conjunction, keep
 from tidegate.sql import span_of
@@ -28,8 +30,8 @@ FILTERS_LEFT, FILTERS_RIGHT = (INNER, RIGHT, SEMI), (INNER, LEFT, SEMI, ANTI)
 class Side:
     """One side. `plan` gets the columns that the join computes; `columns` are those it had before."""
 
-    def __init__(self, plan: Node, context: Context, taken: set[str]) -> None:
-        self.plan, self._context, self._taken = make_storable(plan), context, taken
+    def __init__(self, plan: Node, context: Context, taken: set[str], span: Span | None) -> None:
+        self.plan, self._context, self._taken = make_storable(plan, span), context, taken
         self.columns = self.plan.columns
 
     def filter(self, conditions: Sequence[exp.Expr]) -> None:
@@ -79,9 +81,11 @@ def constant_comparison(left: Side, right: Side, condition: exp.Expr, of_left: b
 
 def _columns(left: Side, right: Side, compared: Compared) -> tuple[str, str]:
     types = (left.type(compared.left), right.type(compared.right))
-    kind = types[0] if types[0] == types[1] else _common(left, types, compared)
+    kind = without_void(types[0] if types[0] == types[1] else _common(left, types, compared))
     span = span_of(compared.tree)
-    check_comparable([Column(source_text(compared.tree), kind)], "joining by", span)
+    key = Column(source_text(compared.tree), kind)
+    check_type(replace(key, name="__key"), span)
+    check_comparable([key], "joining by", span)
     return left.column(compared.left, kind), right.column(compared.right, kind)
 
 
