@@ -20,7 +20,7 @@ from tidegate.catalog import Catalog
 from tidegate.core.schema import Schema
 from tidegate.plan.explain import Explanation
 from tidegate.runtime.batch import Batch
-from tidegate.runtime.boundary import Boundary, data_path, public, storage_error
+from tidegate.runtime.boundary import Boundary, data_path, public
 from tidegate.runtime.execute import StatementExecutor
 from tidegate.runtime.metrics import metrics
 from tidegate.runtime.parameters import Parameters, bind_parameters
@@ -63,7 +63,8 @@ class Database:
         self._temporary = tempfile.TemporaryDirectory(prefix="tidegate-") if root is None else None
         folder = Folder(Path(self._temporary.name) if self._temporary else root or Path())
         self._virtual = clock == "virtual"
-        with _storage_errors():
+        with _storage_errors(), contextlib.ExitStack() as undo:
+            undo.callback(folder.close)
             folder.open(read_only)
             self._runtime = Runtime(
                 folder,
@@ -74,6 +75,7 @@ class Database:
                 read_only=read_only,
                 skip_poison=skip_poison,
             )
+            undo.pop_all()
 
     @property
     def boundary(self) -> Boundary:
@@ -362,7 +364,7 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise storage_error(problem) or problem from problem
+        raise errors.storage_error(problem) or problem from problem
 
 
 def runtime_of(database: Database) -> Runtime:

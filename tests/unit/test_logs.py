@@ -1,5 +1,7 @@
 """The insert log and the step log as files: durable, repeatable, compacted."""
 
+import errno
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,8 +9,8 @@ import pytest
 
 from tidegate.errors import Error
 from tidegate.storage.folder import Folder
-from tidegate.storage.insert_log import InsertLog
-from tidegate.storage.objects import LocalStorage
+from tidegate.storage.insert_log import HEAD, InsertLog
+from tidegate.storage.objects import Data, LocalStorage
 from tidegate.storage.step_header import StepHeader
 from tidegate.storage.step_log import StepLog, StepRecord
 
@@ -65,6 +67,41 @@ def test_an_entry_that_was_renamed_into_place_exists_after_a_crash(folder: Folde
     again = InsertLog(LocalStorage(folder.inserts))
     again.open_for_writing()
     assert again.head() == 1
+
+
+class FullAtHead(LocalStorage):
+    """A disk that is full when HEAD is written; with `stuck`, nothing can be removed from it either."""
+
+    full, stuck = False, False
+
+    def put(self, name: str, *data: Data, durable: bool = True) -> None:
+        if self.full and name == HEAD:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        super().put(name, *data, durable=durable)
+
+    def delete(self, name: str) -> None:
+        if self.stuck:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+        super().delete(name)
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_an_entry_whose_append_failed_is_none(folder: Folder, stuck: bool) -> None:
+    storage = FullAtHead(folder.inserts)
+    writer = InsertLog(storage)
+    writer.open_for_writing()
+    writer.append([("s", rows(("a", 1)), 1)], marks={"capture": 1})
+    storage.full, storage.stuck = True, stuck
+    with pytest.raises(OSError, match="No space left"):
+        writer.append([("s", rows(("b", 2)), 1)], marks={"capture": 2})
+    assert (writer.head(), writer.marks()) == (1, {"capture": 1})
+    storage.full = storage.stuck = False
+    if not stuck:
+        assert InsertLog(LocalStorage(folder.inserts)).numbers() == [0]
+    writer.append([("s", rows(("c", 3)), 1)], marks={"capture": 3})
+    reader = InsertLog(LocalStorage(folder.inserts))
+    read = [part.table.to_pylist() for _, _, parts in reader.entries(0, reader.head()) for part in parts]
+    assert read == [[{"k": "a", "n": 1}], [{"k": "c", "n": 3}]]
 
 
 def test_removed_entries_keep_their_numbers(folder: Folder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +20,7 @@ PUBLIC, PRIVATE = 0o666, 0o600
 
 @contextmanager
 def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable: bool = True) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` durably when the block ends; an error leaves nothing behind.
+    """Open a file that replaces `path` durably when the block ends; an error leaves nothing behind, and names the file.
     `absent`: FileExistsError if there is such a file already. Not `durable`: it need not survive a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     try:
@@ -33,8 +33,11 @@ def replacing(path: Path, mode: int = PRIVATE, *, absent: bool = False, durable:
             temporary.unlink()
         else:
             os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as problem:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(problem, OSError) and problem.filename in (None, str(temporary)):
+            problem.filename = str(path)
         raise
     if durable:
         sync_folder(path.parent)

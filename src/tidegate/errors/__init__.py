@@ -3,6 +3,7 @@
 from tidegate.errors.catalogue import make, too_deep, warning
 from tidegate.errors.nearest import did_you_mean, enumerated, nearest
 from tidegate.errors.rendering import line_and_column, render
+from tidegate.errors.storage import reported_storage_error, storage_error
 from tidegate.errors.tree import (
     CatalogError,
     Error,
@@ -33,6 +34,8 @@ __all__ = [
     "make",
     "nearest",
     "render",
+    "reported_storage_error",
+    "storage_error",
     "too_deep",
     "warning",
 ]

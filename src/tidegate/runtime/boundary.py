@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import inspect
 import os
@@ -28,37 +27,7 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "timedelta": ((timedelta,), "a timedelta"),
 }
 """The annotations of public methods that are checked: the types they take, and their names in messages."""
-STORAGE = {
-    errno.ENOSPC: "free some space",
-    errno.EDQUOT: "free some space, or raise the quota",
-    errno.EFBIG: "raise the limit of the size of files",
-    errno.EROFS: "make the file system writable",
-    errno.EACCES: "let this user write there",
-    errno.EPERM: "let this user write there",
-    errno.EIO: "check the disk",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "raise the limit of open files of the machine",
-    errno.ENOENT: "put back what was removed",
-    errno.ENOTDIR: "name a folder",
-    errno.ENAMETOOLONG: "use a shorter path",
-    errno.ELOOP: "remove the links that point to each other",
-    errno.ESTALE: "mount the file system again",
-}
-"""Failures of a file system, and what ends them."""
 SPLIT = "split it: views can read views, and a long text can be several statements"
-
-
-def storage_error(problem: OSError) -> errors.Error | None:
-    """STORAGE_FAILED for a failure of a file system, None for any other."""
-    if problem.errno not in STORAGE:
-        return None
-    path = problem.filename2 or problem.filename
-    return errors.make(
-        "STORAGE_FAILED",
-        path=os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else "the data folder",
-        reason=(problem.strerror or str(problem)).lower(),
-        remedy=STORAGE[problem.errno],
-    )
 
 
 class Boundary:
@@ -92,7 +61,13 @@ class Boundary:
             return lost
         if isinstance(problem, RecursionError):
             return errors.make("NOT_SUPPORTED", message="this is nested too deeply", hint=SPLIT)
-        return storage_error(problem) if isinstance(problem, OSError) else None
+        if isinstance(problem, OSError):
+            return errors.storage_error(problem)
+        return errors.reported_storage_error(str(problem)) if _is_of_the_jvm(problem) else None
+
+
+def _is_of_the_jvm(problem: Exception) -> bool:
+    return type(problem).__module__.partition(".")[0] in ("py4j", "pyspark")
 
 
 class Bounded(Protocol):

@@ -192,6 +192,8 @@ class Runtime:
         try:
             self.captures.catch_up()
         except OSError as problem:
+            if (storage := errors.storage_error(problem)) is not None:
+                raise storage from problem
             hint = "check that it runs, then start again"
             raise errors.make("PIPELINE_FAILED", message=str(problem), hint=hint) from problem
 

@@ -23,11 +23,15 @@ def all_reachable(sources: Iterable[StreamSource]) -> bool:
 
 
 def failure_error(text: str, sources: Iterable[StreamSource], log: Path) -> errors.Error:
-    """The error for a query that failed with this text: the source's own if one knows it."""
+    """The error for a query that failed with this text: the source's own if one knows it, that of the file system if
+    it was to blame."""
     for source in sources:
         error = source.failure(text)
         if error is not None:
             return error
+    storage = errors.reported_storage_error(text)
+    if storage is not None:
+        return storage
     return errors.make("PIPELINE_FAILED", reason=_reason(text), log=str(log))
 
 

@@ -186,9 +186,15 @@ class Folder:
             holder = lock.read().strip() or "unknown"
             lock.close()
             raise errors.make("PIPELINE_IN_USE", folder=str(self.root), pid=holder) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        try:
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+        except OSError as problem:
+            problem.filename = lock.name
+            with contextlib.suppress(OSError):
+                lock.close()
+            raise
         self._lock = lock
 
     def __enter__(self) -> Folder:

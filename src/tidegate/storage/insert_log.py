@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -22,7 +23,7 @@ from tidegate.core.records import Codec
 from tidegate.storage import container
 from tidegate.storage.container import Part
 from tidegate.storage.documents import MISSING, damaged
-from tidegate.storage.objects import Storage
+from tidegate.storage.objects import Data, Storage
 from tidegate.storage.step_header import RejectedRow
 
 HEAD = "HEAD"
@@ -48,6 +49,7 @@ class InsertLog:
         self.lock = threading.RLock()
         self.complete: Callable[[str, pa.Table], pa.Table] = lambda _, rows: rows
         self._marks: dict[str, Any] | None = None
+        self._withdrawn: int | None = None
 
     def open_for_writing(self) -> None:
         """Recover the head after a crash: an entry whose file exists counts."""
@@ -87,12 +89,25 @@ class InsertLog:
             all_marks = {**self.marks(), **(marks or {})}
             document = CODEC.encode(EntryHeader(own.advance, own.errors, own.late_of, all_marks))
             completed = [Part(name, self.complete(name, table), weight) for name, table, weight in parts]
-            if not self._storage.put_if_absent(_name(number), *container.encode_all(document, completed)):
-                raise damaged(self._storage.location(HEAD), f"entry {number} is there already")
-            self._marks = all_marks
+            self._write(number, container.encode_all(document, completed))
             failpoint("insert_log.entry_written")
-            self._publish(number + 1)
+            try:
+                self._publish(number + 1)
+            except OSError:
+                # The caller learns that nothing was appended, so nothing may be: not here, and not after a restart.
+                self._withdrawn = number
+                with suppress(OSError):
+                    self._storage.delete(_name(number))
+                raise
+            self._marks = all_marks
             return number
+
+    def _write(self, number: int, data: Sequence[Data]) -> None:
+        if number == self._withdrawn:
+            self._storage.put(_name(number), *data)
+        elif not self._storage.put_if_absent(_name(number), *data):
+            raise damaged(self._storage.location(HEAD), f"entry {number} is there already")
+        self._withdrawn = None
 
     def marks(self) -> dict[str, Any]:
         """The marks of the newest entry."""
