@@ -117,6 +117,30 @@ def test_a_damaged_file_of_sparks_log_is_named(copy: Path, name: str, damage: Ca
     assert (caught.value.code, str(path) in caught.value.message) == ("FOLDER_DAMAGED", True)
 
 
+@pytest.mark.parametrize("lost", ("offsets/5", "offsets", ""))
+def test_a_logged_step_whose_batch_is_lost_is_damage(copy: Path, lost: str) -> None:
+    """Spark would begin again, and write other steps over those that were logged."""
+    checkpoint = copy / "generations" / "0" / "checkpoint"
+    for each in ("commits/5", lost):
+        path = checkpoint / each
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for read_only in (True, False):
+        with pytest.raises(Error) as caught:
+            read_everything(copy, read_only)
+        assert caught.value.code == "FOLDER_DAMAGED"
+    findings = FolderCheck(copy).run().findings
+    assert str(checkpoint / "offsets") in "".join(finding.file for finding in findings if finding.damage)
+
+
+def test_the_batch_before_the_newest_is_needed(copy: Path) -> None:
+    from tidegate.storage.generations import GenerationFiles
+
+    for number in range(5):
+        (copy / "generations/0/checkpoint/offsets" / str(number)).unlink()
+    with pytest.raises(Error, match="offsets/4 is damaged: it is missing"):
+        GenerationFiles(copy / "generations").check(0)
+
+
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", (*SPARKS, "state/0/0/1.changelog"))
 def test_doctor_reads_sparks_checkpoint(copy: Path, name: str, damage: Callable[[Path], None]) -> None:

@@ -247,6 +247,7 @@ class Pipeline:
 
     def _start_query(self, generation: Generation, definition: PipelineDefinition, last_batch: int | None) -> None:
         checkpoint = self._generations.checkpoint(generation.number)
+        self._generations.check_planned(self._log.last())
         checkpoint.remove_if_unplanned()
         self._generations.check(generation.number)
         start = json.dumps(generation.start)

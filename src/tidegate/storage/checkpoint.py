@@ -102,6 +102,7 @@ class Checkpoint:
             yield metadata, MISSING
         first = max(min(planned, default=0), min(committed, default=0))
         last = max((*planned, *committed), default=-1)
+        first = min(first, max(0, last - 1))  # Spark resumes by its newest two batches.
         for name, present, until in (("offsets", planned, last), ("commits", committed, last - 1)):
             missing = sorted(set(range(first, until + 1)) - present)
             yield from ((self.folder / name / str(batch), MISSING) for batch in missing)

@@ -141,6 +141,17 @@ class GenerationFiles:
         """A number that no generation has used, even an unfinished one."""
         return max(self.numbers(), default=-1) + 1
 
+    def check_planned(self, last_step: int) -> None:
+        """Raises FOLDER_DAMAGED if the batch of the last logged step is not in Spark's write-ahead log: a query that
+        does not know it would begin again before it."""
+        record = self.newest()
+        if record is None or last_step <= record.base_step:
+            return
+        checkpoint, batch = self.checkpoint(record.number), last_step - record.base_step - 1
+        planned = checkpoint.planned()
+        if planned is None or planned < batch:
+            raise damaged(str(checkpoint.folder / "offsets" / str(batch)), MISSING)
+
     def check(self, number: int) -> None:
         """Raises FOLDER_DAMAGED if a file of Spark's write-ahead log cannot be read."""
         for path, problem in self.checkpoint(number).problems():

@@ -54,6 +54,7 @@ def check_complete(folder: Folder, log: StepLog, inserts: InsertLog) -> None:
 def _check_logs(folder: Folder, log: StepLog, inserts: InsertLog) -> None:
     generations = GenerationFiles(folder.generations)
     log.check(generations.committed_step())
+    generations.check_planned(log.last())
     inserts.check(generations.consumed_entry(), log.header(log.last()).entry)
 
 
