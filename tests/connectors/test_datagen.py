@@ -250,7 +250,7 @@ def test_without_rows_it_is_endless_and_slow() -> None:
 
 
 class Clock:
-    """The wall clock of a reader, moved by the test."""
+    """The clock of a reader, moved by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000_000
@@ -284,6 +284,13 @@ def test_downtime_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     clock.now += 3_600_000
     resumed = clock.reader(rows_per_second="50")
     assert latest(resumed, offset)["row"] == 100
+
+
+def test_a_time_of_another_clock_is_one_before_the_reader_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock counts from the start of the machine, and in older folders from 1970."""
+    clock = Clock(monkeypatch)
+    resumed = clock.reader(rows_per_second="50")
+    assert latest(resumed, {"row": 50, "at": 1_700_000_000_000})["row"] == 100
 
 
 def test_max_rows_per_step_delays_the_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:

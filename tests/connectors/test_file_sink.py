@@ -144,6 +144,17 @@ def test_a_file_is_rotated_by_age(tmp_path: Path) -> None:
     assert (totals(tmp_path / "out.jsonl.1"), totals(path)) == ([1, 2], [3])
 
 
+def test_the_age_of_a_file_counts_from_now_if_the_clock_is_set_back(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    clock = [100_000.0]
+    sink = open_sink(path, rotate_every="1h")
+    sink.now = lambda: clock[0]
+    for step, time in ((1, 100_000.0), (2, 1000.0), (3, 4599.0), (4, 4600.0)):
+        clock[0] = time
+        sink.write(step, one(step))
+    assert (totals(tmp_path / "out.jsonl.1"), totals(path)) == ([1, 2, 3], [4])
+
+
 @pytest.mark.parametrize("moves", range(1, 4))
 def test_an_interrupted_rotation_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int) -> None:
     """Four files hold a step each; the fifth step is interrupted after `moves` of them were renamed."""

@@ -13,13 +13,17 @@ from tidegate.spark import timer as timers
 from tidegate.spark.timer import ClockTimer
 
 
+def now() -> int:
+    return time.time_ns() // 1000
+
+
 def test_it_ticks_when_something_is_due() -> None:
     ticked = threading.Event()
-    timer = ClockTimer(lambda: time.time_ns() // 1000 + 60_000_000, ticked.set, pytest.fail)
+    timer = ClockTimer(lambda: now() + 60_000_000, ticked.set, now, pytest.fail)
     assert not ticked.wait(0.05)
     timer.stop()
-    soon = time.time_ns() // 1000 + 20_000
-    timer = ClockTimer(lambda: soon, ticked.set, pytest.fail)
+    soon = now() + 20_000
+    timer = ClockTimer(lambda: soon, ticked.set, now, pytest.fail)
     assert ticked.wait(10)
     timer.stop()
 
@@ -36,7 +40,7 @@ def test_a_change_while_it_asks_is_not_lost() -> None:
         return answer
 
     ticked = threading.Event()
-    timer = ClockTimer(due, ticked.set, pytest.fail)
+    timer = ClockTimer(due, ticked.set, now, pytest.fail)
     assert asked.wait(10)
     timer.reschedule()
     ended.set()
@@ -47,7 +51,7 @@ def test_a_change_while_it_asks_is_not_lost() -> None:
 def test_it_ticks_when_the_due_time_is_relative_to_now() -> None:
     """An idle input is due "when the window ends, from now on": asked again, the time is a later one."""
     ticked = threading.Event()
-    timer = ClockTimer(lambda: time.time_ns() // 1000 + 20_000, ticked.set, pytest.fail)
+    timer = ClockTimer(lambda: now() + 20_000, ticked.set, now, pytest.fail)
     assert ticked.wait(10)
     timer.stop()
 
@@ -62,19 +66,28 @@ def test_it_tries_again_if_a_tick_fails(monkeypatch: pytest.MonkeyPatch, caplog:
             raise failures.pop()
         ticked.set()
 
-    timer = ClockTimer(lambda: 0, wake, pytest.fail)
+    timer = ClockTimer(lambda: 0, wake, now, pytest.fail)
     assert ticked.wait(10)
     timer.stop()
     assert caplog.messages == ["the clock of the pipeline cannot be moved: No space left on device: retrying"]
 
 
-def test_it_sees_that_the_wall_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_forward_ends_the_wait_and_one_that_is_set_back_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(timers, "LONGEST_WAIT_SECONDS", 0.01)
-    ticked, true, hour = threading.Event(), time.time, 3600
-    due = round((true() + hour) * 1e6)
-    timer = ClockTimer(lambda: due, ticked.set, pytest.fail)
-    assert not ticked.wait(0.1)
-    monkeypatch.setattr(time, "time", lambda: true() + hour + 1)
+    clock, read, ticked = [0], threading.Event(), threading.Event()
+
+    def told() -> int:
+        read.set()
+        return clock[0]
+
+    timer = ClockTimer(lambda: 7_200_000_000, ticked.set, told, pytest.fail)
+    assert read.wait(10)
+    clock[0] = -7_200_000_000
+    read.clear()
+    assert read.wait(10) and not ticked.is_set()
+    clock[0] = 7_200_000_000
     assert ticked.wait(10)
     timer.stop()
 
@@ -85,5 +98,5 @@ def test_it_reports_other_failures_and_ends() -> None:
     def wake() -> None:
         raise problem
 
-    ClockTimer(lambda: 0, wake, failed.put)
+    ClockTimer(lambda: 0, wake, now, failed.put)
     assert failed.get(timeout=10) is problem

@@ -19,7 +19,7 @@ def metrics(log: StepLog, catalog: Catalog, opened: float, now: float | None = N
     earlier runs did counts in the totals only."""
     headers, now = log.headers(), time.time() if now is None else now
     begin = max(now - WINDOW_SECONDS, opened)
-    recent = [header for header in headers if header.started >= begin]
+    recent = [header for header in headers if begin <= header.started <= now]
     seconds = max(now - begin, 1.0)
     inputs, inputs_recent = _sum_inputs(headers), _sum_inputs(recent)
     outputs, outputs_recent = _sum_outputs(headers), _sum_outputs(recent)

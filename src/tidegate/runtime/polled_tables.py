@@ -98,7 +98,9 @@ class PolledTables:
         now = time.time_ns() // 1000
         refreshes = self._ledger.refreshes()
         delays = [
-            0.0 if (last := refreshes.get(relation.name)) is None else max(0.0, (last.time_us + period - now) / 1e6)
+            0.0
+            if (last := refreshes.get(relation.name)) is None
+            else microseconds_left(last.time_us, period, now) / 1e6
             for relation, source in self._polled()
             if (period := source.poll_interval_us) is not None
         ]
@@ -159,7 +161,13 @@ class _Poller:
 
 
 def _is_due(source: PolledSource, last_us: int, now_us: int) -> bool:
-    return source.poll_interval_us is not None and now_us - last_us >= source.poll_interval_us
+    period = source.poll_interval_us
+    return period is not None and not microseconds_left(last_us, period, now_us)
+
+
+def microseconds_left(last_us: int, period_us: int, now_us: int) -> int:
+    """Until the end of a period. One that seems to have begun later than now is over: the clock was set back."""
+    return max(0, last_us + period_us - now_us) if last_us <= now_us else 0
 
 
 def _rejected(relation: Relation, bad: pl.DataFrame) -> tuple[list[list[str]], str]:

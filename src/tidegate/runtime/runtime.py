@@ -127,7 +127,7 @@ class Runtime:
 
     def now_us(self) -> int:
         """Processing time in microseconds since 1970."""
-        return time.time_ns() // 1000 if self.spark.wall else self.spark.pipeline.clock.next_us()
+        return self.spark.now_us()
 
     def _complete(self, relation: str, rows: pa.Table) -> pa.Table:
         return complete_events(rows, self.now_us()) if relation == BUS else rows

@@ -12,19 +12,22 @@ from typing import Any
 from tidegate.kernels.api import Clock
 from tidegate.spark import compat
 from tidegate.storage.checkpoint import NO_OFFSET, Checkpoint
+from tidegate.storage.objects import LocalStorage
+from tidegate.storage.step_log import read_time
 
 
 @dataclass(frozen=True)
 class ClockSource:
     """Where a generation's clocks are: its checkpoint, the step before its first, the clock that it began with (JSON),
-    and whether time is the wall's. `launch` tells apart the runs of a query, which workers outlive: they cache clocks,
-    and a folder at the same path may be another one."""
+    whether time is the wall's, and the data folder. `launch` tells apart the runs of a query, which workers outlive:
+    they cache clocks, and a folder at the same path may be another one."""
 
     launch: str
     checkpoint: str
     base_step: int
     start: str
     wall: bool
+    folder: str
 
     def now(self) -> Clock:
         """The clock of the step that this task belongs to."""
@@ -41,12 +44,16 @@ class ClockSource:
 @lru_cache(maxsize=8)
 def _clock(source: ClockSource, batch: int) -> Clock:
     now, before = _offset(source, batch), _offset(source, batch - 1)
+    previous_us = before["time"]
+    if source.wall:
+        # The machine's clock may have been set back since; that of the pipeline is not.
+        previous_us = max(previous_us, read_time(LocalStorage(Path(source.folder)), source.base_step + batch))
     return Clock(
         step=source.base_step + batch + 1,
-        time_us=max(now["time"], before["time"]),
+        time_us=max(now["time"], previous_us),
         watermarks=now.get("lines", {}),
         previous_watermarks=before.get("lines", {}),
-        previous_time_us=before["time"],
+        previous_time_us=previous_us,
     )
 
 

@@ -11,6 +11,7 @@ from tidegate import errors
 from tidegate.storage.folder import Folder
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
+from tidegate.storage.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,9 +52,14 @@ class SparkConnection:
         skip_poison: bool = False,
     ) -> None:
         self._folder, self._log, self._inserts, self._on_step = folder, log, inserts, on_step
-        self._given, self._master, self._config, self.wall = given, master, dict(config or {}), wall
+        self._given, self._master, self._config = given, master, dict(config or {})
+        self._wall = WallClock(folder.root, log) if wall else None
         self._skip_poison = skip_poison
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def now_us(self) -> int:
+        """Processing time in microseconds since 1970."""
+        return self.pipeline.clock.next_us() if self._wall is None else self._wall.now_us()
 
     @property
     def started(self) -> bool:
@@ -124,9 +130,9 @@ class SparkConnection:
         from tidegate.spark.pipeline import Pipeline
 
         pipeline = Pipeline(
-            self.session, self._folder, self._log, self._inserts, self._on_step, self.wall, self._skip_poison
+            self.session, self._folder, self._log, self._inserts, self._on_step, self._wall, self._skip_poison
         )
-        if not self.wall and pipeline.clock.next_us() == 0:
+        if self._wall is None and pipeline.clock.next_us() == 0:
             pipeline.clock.set_time(VIRTUAL_EPOCH_US)
         return pipeline
 

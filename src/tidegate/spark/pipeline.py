@@ -39,6 +39,7 @@ from tidegate.storage.folder import Folder, Settings
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.state import StateObjects
 from tidegate.storage.step_log import StepLog
+from tidegate.storage.wall_clock import WallClock
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Pipeline:
         log: StepLog,
         inserts: InsertLog,
         on_step: Callable[[int], None],
-        wall: bool,
+        wall: WallClock | None,
         skip_poison: bool = False,
     ) -> None:
         self._spark, self._folder, self._log, self._inserts, self._wall = spark, folder, log, inserts, wall
@@ -74,7 +75,7 @@ class Pipeline:
         self._unreadable = UnreadableFiles(folder.storage)
         self._succession = Succession(self._generations, log, inserts, self.clock, self._settle, self._unreadable)
         self._late_tables = LateTables(log, inserts, self.clock)
-        self._inputs = InputFrames(spark, folder, self.partitions, wall, self._unreadable)
+        self._inputs = InputFrames(spark, folder, self.partitions, wall is not None, self._unreadable)
         self._once = False
         self._query: StreamingQuery | None = None
         self._recorder: Recorder | None = None
@@ -252,7 +253,7 @@ class Pipeline:
         self._generations.check(generation.number)
         start = json.dumps(generation.start)
         launch, base = uuid.uuid4().hex, generation.base_step
-        clock = ClockSource(launch, str(checkpoint.folder), base, start, self._wall)
+        clock = ClockSource(launch, str(checkpoint.folder), base, start, self._wall is not None, str(self._folder.root))
         state = StateSource(launch, str(self._folder.root), base, generation.carried)
         exchange = Exchange(str(self._folder.exchange))
         exchange.begin()
@@ -286,7 +287,7 @@ class Pipeline:
         self._superseding = True
         if self._wall and last_batch is None:
             self._timer_failure = None
-            self._timer = ClockTimer(self._next_timer, self.clock.tick, self._timer_failed)
+            self._timer = ClockTimer(self._next_timer, self.clock.tick, self._wall.now_us, self._timer_failed)
 
     def _state_objects(self, source: StateSource, step: int) -> StateObjects:
         """The state after a step, which the next one begins with."""
@@ -296,7 +297,7 @@ class Pipeline:
     def _track(self, generation: Generation, definition: PipelineDefinition) -> WatermarkTracker:
         """Restore the watermarks as the last step left them, and put what follows from them on the clock."""
         stored = self._log.header(self._log.last()).progress
-        now = time.time_ns() // 1000 if self._wall else self.clock.read()["time"]
+        now = self._wall.now_us() if self._wall else self.clock.read()["time"]
         progress = (InputProgress() if stored is None else InputProgress.from_json(stored)).with_relations(
             definition.idle, now
         )

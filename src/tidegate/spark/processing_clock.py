@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ from tidegate.spark.watermark_tracker import WatermarkTracker
 from tidegate.storage.clock_file import read_clock, write_clock
 from tidegate.storage.insert_log import InsertLog
 from tidegate.storage.step_log import StepLog
+from tidegate.storage.wall_clock import WallClock
 
 
 class ProcessingClock:
-    """Moves the clock of a pipeline, durably. `tracker` knows the watermarks while a query runs."""
+    """Moves the clock of a pipeline, durably. Without a `wall` clock, it is virtual. `tracker` knows the watermarks
+    while a query runs."""
 
-    def __init__(self, path: Path, inserts: InsertLog, log: StepLog, wall: bool) -> None:
+    def __init__(self, path: Path, inserts: InsertLog, log: StepLog, wall: WallClock | None) -> None:
         self._path, self._inserts, self._log, self._wall = path, inserts, log, wall
         self.lock = threading.RLock()
         self.tracker: WatermarkTracker | None = None
@@ -55,7 +56,7 @@ class ProcessingClock:
     def _tick(self, clock: dict[str, Any]) -> dict[str, Any]:
         watermarks = clock.get("lines", {})
         with self._inserts.lock:
-            now = time.time_ns() // 1000 if self._wall else clock.get("next", clock["time"])
+            now = self._wall.now_us() if self._wall else clock.get("next", clock["time"])
             unread = self._unread()
         if self.tracker is not None:
             if clock.get("ended") is True and not self.tracker.progress.ending:

@@ -138,7 +138,7 @@ class Recorder:
         header = StepHeader(
             step=step,
             started=started,
-            millis=round((time.time() - started) * 1000, 3),
+            millis=round(max(0.0, time.time() - started) * 1000, 3),
             time_us=clock.time_us,
             entry=max(stats["entry"], self._log.header(step - 1).entry),
             rows_in=stats["rows_in"],

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
-LONGEST_WAIT_SECONDS = 5.0
+LONGEST_WAIT_SECONDS = 1.0
+"""How often the clock is read while something is due later: it may be set meanwhile."""
 RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class ClockTimer:
-    """Calls `wake` when the time that `due` returns (microseconds, None: never) is reached. An error of the file system
-    is tried again; any other is passed to `failed`, and the timer ends."""
+    """Calls `wake` when `now` reaches the time that `due` returns (both in microseconds, None: never). An error of the
+    file system is tried again; any other is passed to `failed`, and the timer ends."""
 
     def __init__(
-        self, due: Callable[[], int | None], wake: Callable[[], None], failed: Callable[[Exception], None]
+        self,
+        due: Callable[[], int | None],
+        wake: Callable[[], None],
+        now: Callable[[], int],
+        failed: Callable[[Exception], None],
     ) -> None:
-        self._due, self._wake, self._failed = due, wake, failed
+        self._due, self._wake, self._now, self._failed = due, wake, now, failed
         self._changed = threading.Condition()
         self._stopped = self._rescheduled = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="tidegate-timer")
@@ -58,9 +62,8 @@ class ClockTimer:
         due = self._due()
         if due is None:
             return self._wait(None)
-        while (remaining := due / 1e6 - time.time()) > 0:
-            # In parts, since the wall clock may be set meanwhile.
-            self._wait(min(remaining, LONGEST_WAIT_SECONDS))
+        while (remaining := due - self._now()) > 0:
+            self._wait(min(remaining / 1e6, LONGEST_WAIT_SECONDS))
             if self._rescheduled or self._stopped:
                 return None
         # A step may have ended while `due` was computed: what it returned is outdated then.

@@ -72,7 +72,7 @@ class StepLog:
     def _load_header(self, step: int) -> None:
         """Read the header of a step, unless another process has compacted it meanwhile."""
         try:
-            self._headers[step] = self._read_header(step)
+            self._headers[step] = _read_header(self._storage, step)
         except errors.Error:
             if step in self._present():
                 raise
@@ -292,15 +292,21 @@ class StepLog:
         ]
         return _retractions_first(pa.concat_tables([table.cast(tables[0].schema) for table in tables]))
 
-    def _read_header(self, step: int) -> StepHeader:
-        document = container.read_header(self._storage, _step_name(step))
-        try:
-            header = StepHeader.from_json(document)
-        except ValueError as problem:
-            raise damaged(self._storage.location(_step_name(step)), problem) from None
-        if header.step != step:
-            raise damaged(self._storage.location(_step_name(step)), f"it is step {header.step}")
-        return header
+
+def _read_header(storage: Storage, step: int) -> StepHeader:
+    document = container.read_header(storage, _step_name(step))
+    try:
+        header = StepHeader.from_json(document)
+    except ValueError as problem:
+        raise damaged(storage.location(_step_name(step)), problem) from None
+    if header.step != step:
+        raise damaged(storage.location(_step_name(step)), f"it is step {header.step}")
+    return header
+
+
+def read_time(storage: Storage, step: int) -> int:
+    """The processing time of a step in microseconds, 0 before the first."""
+    return _read_header(storage, step).time_us if step else 0
 
 
 def read_state(storage: Storage, step: int) -> Manifest:

@@ -127,10 +127,11 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """Advance by at most a second's rows; the time before this reader started does not count."""
-        row, at = start["row"], max(start["at"], self.awake)
+        row, now = start["row"], _now_ms()
+        at = start["at"] if self.awake <= start["at"] <= now else self.awake
         count = self.plan.max_rows_per_step
         if self.rate is not None:
-            ticks = ((self.until or _now_ms()) - at) // _TICK_MS
+            ticks = ((self.until or now) - at) // _TICK_MS
             count = min(count, ticks * self.rate)
         if self.plan.rows is not None:
             count = min(count, self.plan.rows - row)
@@ -158,4 +159,5 @@ def rows_between(plan: Plan, first: int, end: int) -> pa.RecordBatch:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    """Milliseconds of a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000

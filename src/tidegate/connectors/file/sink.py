@@ -111,7 +111,8 @@ class FileSink(Sink):
         text = "".join(f"{line}\n" for line in lines(changes, self.spec, self.format)).encode()
         if self._due(len(text)):
             self._rotate()
-        size, since = self._record.size, self._record.since if self._record.size else self.now()
+        now = self.now()
+        size, since = self._record.size, min(self._record.since, now) if self._record.size else now
         self._append(text)
         self._keep(replace(self._record, step=step, size=size + len(text), since=since))
 
