@@ -30,9 +30,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The clock of the machine, in microseconds."""
-    clock = [NOON]
+    """The clock of the machine, and the time that has truly passed, in microseconds."""
+    clock = [NOON, 1]
     monkeypatch.setattr(time, "time_ns", lambda: clock[0] * 1000)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: clock[1] * 1000)
     return clock
 
 
@@ -42,14 +43,15 @@ def log_with_step(folder: Path, time_us: int) -> StepLog:
     return log
 
 
-def test_it_follows_the_machine_forward_and_stands_still_while_that_one_is_behind(
+def test_it_follows_the_machine_forward_and_goes_at_half_speed_while_that_one_is_behind(
     folder: Path, machine: list[int]
 ) -> None:
     clock = WallClock(folder, StepLog(Folder(folder).storage))
     told = []
-    for machine[0] in (NOON, NOON + 5 * HOUR, NOON + 2 * HOUR, NOON + 5 * HOUR - 1, NOON + 6 * HOUR):
-        told.append((clock.now_us() - NOON) // HOUR)
-    assert told == [0, 5, 5, 5, 6]
+    for hours, passed in ((0, 0), (6, 6), (2, 0), (4, 2), (6, 2), (8, 2), (10, 2), (11, 1)):
+        machine[:] = NOON + hours * HOUR, machine[1] + passed * HOUR
+        told.append((clock.now_us() - NOON) / HOUR)
+    assert told == [0, 6, 6, 7, 8, 9, 10, 11]
 
 
 def test_it_is_not_behind_the_last_step_and_the_last_tick_of_an_earlier_process(
@@ -61,16 +63,14 @@ def test_it_is_not_behind_the_last_step_and_the_last_tick_of_an_earlier_process(
     assert WallClock(folder, StepLog(Folder(folder).storage)).now_us() == NOON + HOUR
 
 
-def test_it_warns_once_while_it_stands_still(
-    folder: Path, machine: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_warns_once_while_it_is_ahead(folder: Path, machine: list[int], caplog: pytest.LogCaptureFixture) -> None:
     clock = WallClock(folder, log_with_step(folder, NOON))
     with caplog.at_level(logging.WARNING):
         for machine[0] in (NOON - 1000, NOON - 2 * HOUR, NOON - HOUR, NOON + 1, NOON - HOUR):
             clock.now_us()
     assert [each.getMessage().partition(";")[0] for each in caplog.records] == [
-        "CLOCK_BEHIND: the clock of the machine is 2h behind that of the pipeline, which stands still meanwhile",
-        "CLOCK_BEHIND: the clock of the machine is 1h behind that of the pipeline, which stands still meanwhile",
+        "CLOCK_BEHIND: the clock of the machine is 2h behind that of the pipeline, which goes at half speed meanwhile",
+        "CLOCK_BEHIND: the clock of the machine is 1h behind that of the pipeline, which goes at half speed meanwhile",
     ]
 
 

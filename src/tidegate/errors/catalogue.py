@@ -140,8 +140,8 @@ WARNINGS: dict[str, tuple[str, str | None]] = {
         "write EMIT CHANGES to get each at once, or EMIT ON WATERMARK to say that they wait",
     ),
     "CLOCK_BEHIND": (
-        "the clock of the machine is {behind} behind that of the pipeline, which stands still meanwhile",
-        "ticks of EVERY, NOW() and idle timeouts go on when it has caught up; no row is lost",
+        "the clock of the machine is {behind} behind that of the pipeline, which goes at half speed meanwhile",
+        "what leaves by the clock (EVERY, NOW(), idle timeouts) takes up to twice as long; no row is lost",
     ),
     "UNBOUNDED_STATE": ("the state of {what} grows without bound", None),
 }

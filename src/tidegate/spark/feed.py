@@ -98,7 +98,7 @@ class FeedReader(DataSourceStreamReader):
         entry = max(log.head() if released is None else released, start["entry"])
         if entry == start["entry"] and clock["tick"] <= start["tick"]:
             return start
-        now = time.time_ns() // 1000 if self.spec["wall"] else clock["time"]
+        now = max(clock["time"], time.time_ns() // 1000) if self.spec["wall"] else clock["time"]
         ticked = clock["tick"] > start["tick"]
         watermarks = clock.get("lines", {}) if ticked else start.get("lines", {})
         return {
