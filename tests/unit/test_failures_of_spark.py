@@ -9,7 +9,7 @@ from tidegate.spark.failures import failure_error
 TEXTS = {
     "Caused by: java.io.IOException: Broken pipe": "Broken pipe",
     ": java.io.IOException: Stream closed\n\tat java.base/java.lang.ProcessBuilder": "Stream closed",
-    'Traceback\n  File "x"\nOSError: [Errno 28] No space left on device': "[Errno 28] No space left on device",
+    'Traceback\n  File "x"\npolars.exceptions.ComputeError: it overflows': "it overflows",
     "[FAILED] Query\norg.apache.spark.SparkException: Job aborted: a.MyError: no": "Job aborted: a.MyError: no",
     "it just ended": "it just ended",
 }
