@@ -210,7 +210,7 @@ class Captures:
                 if intake.position != before:
                     failures = 0
                 if not failures:
-                    _log.warning("%s: retrying", problem)
+                    _log.warning("%s: retrying", errors.storage_error(problem) or problem)
                 failures += 1
                 intake.stopped.wait(BACKOFF.pause(failures))
             except Exception as problem:
