@@ -210,7 +210,8 @@ class Captures:
                 if intake.position != before:
                     failures = 0
                 if not failures:
-                    _log.warning("%s: retrying", errors.storage_error(problem) or problem)
+                    stored = errors.storage_error(problem)
+                    _log.warning("%s: retrying", problem if stored is None else stored.message)
                 failures += 1
                 intake.stopped.wait(BACKOFF.pause(failures))
             except Exception as problem:
