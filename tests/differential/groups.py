@@ -27,11 +27,11 @@ class Grouped:
         window = query.window
         self._session = window is not None and window.kind == "SESSION"
         identity = None if window is None else "ws" if self._session or "ws" in query.edges else "we"
-        if window is not None and window.kind == "CUMULATE":
-            identity = "we"
         complete = identity is None or identity in query.edges
         keys = len(query.keys)
         edge = () if identity is None else (keys + query.edges.index(identity),) if complete else ()
+        if window is not None and window.kind == "CUMULATE":
+            edge = (keys, keys + 1)
         self.key = (*range(keys), *edge) if complete else None
         self.key_unknown = not complete
 

@@ -101,8 +101,12 @@ class InputState(Relation):
         if column in self._seen:
             self._seen[column] = max(self._seen[column], value)
 
+    def release(self) -> None:
+        """No more rows will come: those that are held back go on."""
+        self._seen = dict.fromkeys(self._seen, END)
+
     def end(self) -> None:
-        for column in (*self._door, *self._events, *self._seen):
+        for column in (*self._door, *self._events):
             self.advance(column, END)
 
     def watch(self, clock: int) -> None:

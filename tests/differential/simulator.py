@@ -158,13 +158,20 @@ class Simulator:
 
     def step(self, step: Step, beat: Beat) -> Outcome:
         self._clock += beat.clock
-        changes = list(step.changes)
-        first = True
-        while first or changes or any(one.releases for one in self._inputs.values()):
-            changes = self._pass(changes, step.advances if first else (), beat.end and first)
-            first = False
+        self._passes(list(step.changes), step.advances)
+        if beat.end:
+            for one in self._inputs.values():
+                one.release()
+            self._passes([], ())
+            self._passes([], (), end=True)
         contents = {name: +Counter(relation.content) for name, relation in self.relations.items()}
         return Outcome(contents, Counter(self._late), {name: one.now.plain for name, one in self.relations.items()})
+
+    def _passes(self, changes: list[Change], advances: tuple[tuple[str, str, int], ...], end: bool = False) -> None:
+        """As many passes as there are rows for: late ones that go into tables, and those that were held back."""
+        changes = self._pass(changes, advances, end)
+        while changes or any(one.releases for one in self._inputs.values()):
+            changes = self._pass(changes, (), end=False)
 
     def _pass(self, changes: list[Change], advances: tuple[tuple[str, str, int], ...], end: bool) -> list[Change]:
         """One pass over all relations: the rows, then what the watermarks that they moved release. Returns late rows,

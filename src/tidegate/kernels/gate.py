@@ -23,6 +23,7 @@ KEY = "__k"
 """The hash of a row. Held rows are stored in the order of their release time, and of this within."""
 
 _TABLE = "held"
+_LAST = "__last"
 
 
 class Gate:
@@ -101,11 +102,14 @@ class Gate:
     def _hold(self, rows: pl.DataFrame, table: Table) -> None:
         if rows.is_empty():
             return
+        add_weights(self._for_table(rows), table)
+
+    def _for_table(self, rows: pl.DataFrame) -> pl.DataFrame:
         release = self.spec.release
         order_keys = (
             order_key(rows[release[0].column]) if release else pl.repeat(0, rows.height, dtype=pl.Int64, eager=True)
         )
-        add_weights(rows.with_columns(rows[HASH].alias(KEY), order_keys.alias(HASH)), table)
+        return rows.with_columns(rows[HASH].alias(KEY), order_keys.alias(HASH))
 
     def _ticks(self, clock: Clock) -> bool:
         """True if a multiple of `every` was reached since the previous step."""
@@ -133,12 +137,48 @@ def classify_late(spec: GateSpec, rows: pl.DataFrame, clock: Clock) -> pl.Series
     return verdict if (verdict != OK).any() else None
 
 
+class SessionTicks(Gate):
+    """EMIT EVERY of sessions. A row that extends a session moves its end: what was emitted of it stays until a tick, or
+    until the session as it is now has ended."""
+
+    def __init__(self, spec: GateSpec, sessions: WindowAggregateSpec) -> None:
+        super().__init__(spec)
+        self._end = sessions.window.end
+        self._identity = [name for name in sessions.aggregate.keys if name != self._end]
+
+    def release(self, rows: pl.DataFrame | None, clock: Clock, state: State) -> Delta:
+        table = self._table(rows, state)
+        if table is None or self._ticks(clock):
+            return super().release(rows, clock, state)
+        held = table.scan()
+        changes = held if rows is None or rows.is_empty() else self._changed(held, self._for_table(rows))
+        due = self._due(self._with_last_end(changes), clock, tick=False)
+        self._replace(held, changes.filter(~due), table)
+        leaving = changes.filter(due).select(*self._columns, WEIGHT).sort(WEIGHT)
+        return Delta(nonempty(leaving), timer_us=self._wake(table, clock))
+
+    def _changed(self, held: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+        both = pl.concat([held, rows.select(held.columns)], how="vertical_relaxed")
+        return consolidate(both, self._columns, [KEY, HASH]).select(held.columns)
+
+    def _replace(self, held: pl.DataFrame, by: pl.DataFrame, table: Table) -> None:
+        gone = held.join(by, on=self._columns, how="anti", nulls_equal=True)
+        changed = by.join(held, on=[*self._columns, WEIGHT], how="anti", nulls_equal=True)
+        table.write(changed, gone, by.height - held.height)
+
+    def _with_last_end(self, changes: pl.DataFrame) -> pl.DataFrame:
+        """The changes with the end that their session has now, if it is there."""
+        now = changes.filter(pl.col(WEIGHT) > 0).group_by(self._identity).agg(pl.col(self._end).max().alias(_LAST))
+        joined = changes.join(now, on=self._identity, how="left", nulls_equal=True, maintain_order="left")
+        return joined.with_columns(pl.coalesce(_LAST, self._end).alias(self._end)).drop(_LAST)
+
+
 class GatedAggregate:
     """An aggregate whose changes go straight to its gate. Both keep their tables in one state."""
 
     def __init__(self, spec: GatedAggregateSpec) -> None:
-        self._gate = Gate(spec.gate)
         inner = spec.inner
+        self._gate = _gate_of(spec)
         self._inner = EvictedGroups(inner, spec) if isinstance(inner, AggregateSpec) else make_windowed(inner)
 
     def classify(self, port: int, rows: pl.DataFrame, clock: Clock) -> pl.Series | None:
@@ -165,6 +205,14 @@ class GatedAggregate:
         negated = held.with_columns(-pl.col(WEIGHT))
         parts = [negated] if known is None else [known.select(negated.columns), negated]
         return consolidate(pl.concat(parts), negated.columns[:-1]).filter(pl.col(WEIGHT) > 0)
+
+
+def _gate_of(spec: GatedAggregateSpec) -> Gate:
+    inner, gate = spec.inner, spec.gate
+    ticks = gate.every is not None and bool(gate.release)
+    if ticks and isinstance(inner, WindowAggregateSpec) and inner.window.kind == "session":
+        return SessionTicks(gate, inner)
+    return Gate(gate)
 
 
 class EvictedGroups(Aggregate):

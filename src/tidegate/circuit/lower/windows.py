@@ -22,6 +22,7 @@ from tidegate.ir.windows import WINDOW_KINDS, WatermarkTest, WindowSpec
 from tidegate.kernels import aggregates
 from tidegate.kernels.window_aggregate import on_port
 from tidegate.plan import Node
+from tidegate.traits.watermark import Expression, Watermark, WindowEdge, walk
 
 
 @lower.register
@@ -72,8 +73,19 @@ def _window_spec(to: CircuitBuilder, node: logical.WindowAggregate) -> WindowAgg
     window, below = _with_type(node.window, node.input), node.input.traits
     keys = (*node.keys, window.start, window.end)
     aggregate = AggregateSpec(keys, node.calls, below.append_only, scalar=False, max_groups=node.max_groups)
-    watermark = None if node.watermark is None else to.watermark(node.watermark)
-    return WindowAggregateSpec(window, aggregate, watermark, node.lateness, below.delayed)
+    watermark, lateness = _lagging(node.watermark, node.lateness)
+    name = None if watermark is None else to.watermark(watermark)
+    return WindowAggregateSpec(window, aggregate, name, lateness, below.delayed)
+
+
+def _lagging(watermark: Watermark | None, lateness: int) -> tuple[Watermark | None, int]:
+    """A watermark and what the kernel subtracts from it. Where it is computed, ALLOWED LATENESS is subtracted from the
+    watermarks of the inputs before that instead: the start of a window is not that of a time so much earlier."""
+    if watermark is None or not lateness:
+        return watermark, lateness
+    computed = any(isinstance(each, Expression | WindowEdge) for each in walk([watermark]))
+    lagging = watermark.lag_by(lateness) if computed else None
+    return (watermark, lateness) if lagging is None else (lagging, 0)
 
 
 def _window_port(to: CircuitBuilder, node: logical.WindowAggregate, spec: WindowAggregateSpec) -> Port:

@@ -60,11 +60,12 @@ class Gate:
     """Delays the changes of a result. `result` is the result without late changes, `emitted` what of it has left.
 
     A row leaves when it is closed. With `every`, all rows leave at each multiple of that many microseconds of
-    processing time, and in between the rows that have just closed."""
+    processing time, and in between the rows that have just closed. Rows that are equal in `identity` (the indexes of
+    columns) are versions of one row, which closes when the present one does."""
 
-    def __init__(self, kinds: Sequence[Type] | None, every: int | None = None) -> None:
+    def __init__(self, kinds: Sequence[Type] | None, every: int | None = None, identity: Sequence[int] = ()) -> None:
         self.result, self.emitted = Bag(kinds), Bag(kinds)
-        self._every = every
+        self._every, self._identity = every, identity
 
     def apply(self, changes: Iterable[Change], late: Callable[[Row], bool]) -> list[Change]:
         """Apply changes to the result; the late ones are returned instead."""
@@ -83,11 +84,19 @@ class Gate:
         elif time_us // self._every > previous_us // self._every:
             self._emit(lambda row: True)
         else:
-            self._emit(lambda row: closed(row, AFTER) and not closed(row, BEFORE))
+            now = {self._id(row): row for row in self.result.rows()} if self._identity else {}
+            self._emit(lambda row: _closes(now.get(self._id(row), row), closed))
+
+    def _id(self, row: Row) -> Row:
+        return tuple(row[index] for index in self._identity)
 
     def _emit(self, due: Callable[[Row], bool]) -> None:
         stay = [row for row in self.emitted.rows() if not due(row)]
         self.emitted = Bag(self.result.kinds, [*stay, *filter(due, self.result.rows())])
+
+
+def _closes(row: Row, closed: Closed) -> bool:
+    return closed(row, AFTER) and not closed(row, BEFORE)
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ class EmitPolicy:
     rejects_late: bool
     began_with_rows: bool
     clock: int
+    identity: tuple[int, ...] = ()
     _gate: Gate | None = None
     _answer: Bag | None = None
 
@@ -126,7 +136,7 @@ class EmitPolicy:
         """The emitted rows after a micro-batch; `answer` is the query's answer over all accepted rows."""
         if self._gate is None:
             every = self.emit.every or self.emit.early
-            self._gate = Gate(answer.kinds, every if self.strategy == "every" else None)
+            self._gate = Gate(answer.kinds, every if self.strategy == "every" else None, self.identity)
         exempt = not self.rejects_late or (self._answer is None and self.began_with_rows)
         lateness = self.emit.lateness
         changes = answer.changes_since(self._answer)

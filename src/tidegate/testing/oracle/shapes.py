@@ -36,7 +36,8 @@ class Windowed:
 
 @dataclass(frozen=True)
 class Shape:
-    """`tree` is the query over plain tables, `closing` the same with added columns `__close0`, ... that close its rows.
+    """`tree` is the query over plain tables, `closing` the same with added columns `__close0`, ... that close its rows;
+    of a session also those that identify it.
     `core` is what is below projections and filters: `window` (a row closes at the end of its window), `group` (by its
     keys) or `rows` (by its own columns). `select` is that part of the tree."""
 
@@ -61,10 +62,18 @@ def shape_of(query: exp.Query, prefix: str) -> Shape:
     if window is not None and (window.grouped or keys is None):
         edge: exp.Expr = exp.column(END, quoted=True)
         columns = [exp.Max(this=edge) if window.grouped else edge]
+        if window.grouped and window.window.kind == "session":
+            columns += _session_identity(keys or ())
         return Shape(tree, _closing(tree, columns), tuple(windows), "window", core, window)
     if keys is not None:
         return Shape(tree, _closing(tree, list(keys)), tuple(windows), "group", core)
     return Shape(tree, tree, tuple(windows), "rows", core)
+
+
+def _session_identity(keys: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+    """What a session keeps while it grows: its start and its group."""
+    others = [key for key in keys if not (isinstance(key, exp.Column) and key.name.lower() in (START, END))]
+    return [exp.Max(this=exp.column(START, quoted=True)), *others]
 
 
 def _closing(tree: exp.Query, columns: list[exp.Expr]) -> exp.Query:

@@ -231,7 +231,9 @@ class ViewModel:
             raise Unknown("it waits for a watermark that the oracle does not find")
         window = self.shape.window
         rejects_late = strategy in WAITING and (window is None or not window.grouped or self.emit.final is not None)
-        return EmitPolicy(self.emit, strategy, closing, rejects_late, self.began_with_rows, self._began)
+        session = window is not None and window.grouped and window.window.kind == "session"
+        identity = tuple(range(len(self.schema) + 1, len(kinds))) if session else ()
+        return EmitPolicy(self.emit, strategy, closing, rejects_late, self.began_with_rows, self._began, identity)
 
     def _closing(self, kinds: tuple[Type, ...]) -> tuple[Closing, ...]:
         """The columns that close rows: the window's end, else all columns that have a watermark."""
