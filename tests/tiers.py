@@ -24,6 +24,7 @@ PLACES = {
     "tests/kill": ("spark",),
     "tests/soak": ("spark",),
     "tests/cli/test_end_to_end.py": ("spark",),
+    "tests/cli/test_secrets_end_to_end.py": ("spark",),
     "tests/cli/test_listen_end_to_end.py": ("spark", "server"),
     "tests/kafka/test_broker_restart.py": ("server",),
     "tests/postgres/test_capture_server.py": ("server",),

@@ -120,6 +120,11 @@ def runs_tasks_once(session: SparkSession) -> bool:
     return re.fullmatch(r"local(\[(\d+|\*)\])?", session.sparkContext.master or "") is not None
 
 
+def set_for_file_systems(session: SparkSession, key: str, value: str) -> None:
+    """Set an option of Hadoop for all sessions of an application; `spark.hadoop.x` is `x` there."""
+    session.sparkContext._jsc.hadoopConfiguration().set(key, value)
+
+
 def replace_local_file_system(session: SparkSession, source: str, name: str) -> None:
     """Compile a Java class with the compiler that Spark contains, and let Hadoop use it for `file:` paths. Hadoop keeps
     one object per scheme and user, so all code of this JVM that opens a path from now on receives it."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import errors
+from tidegate.core.secrets import is_secret, remember
 from tidegate.spark import compat, fork_server
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+OF_HADOOP = "spark.hadoop."
 WORKER_PYTHON = Path(__file__).with_name("worker-python")
 STATIC = {
     "spark.ui.enabled": "false",
@@ -66,10 +68,15 @@ def connect(master: str | None, config: Mapping[str, str], log: Path | None) -> 
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master or "local[*]").appName("tidegate")
+    secrets = {key: value for key, value in config.items() if _is_credential(key)}
     for key, value in {**STATIC, **SETTINGS, **config}.items():
-        builder = builder.config(key, value)
+        if key not in secrets:
+            builder = builder.config(key, value)
     with _stderr_to(log), _quick_workers(master):
         session = builder.getOrCreate()
+    for key, value in secrets.items():
+        remember(key, value)
+        compat.set_for_file_systems(session, key.removeprefix(OF_HADOOP), value)
     session.sparkContext.setLogLevel("ERROR")
     if compat.runs_tasks_once(session):
         set_permissions_without_processes(session)
@@ -100,6 +107,15 @@ def check_java() -> None:
     version = java_version()
     if version is None or version < 17:
         raise errors.make("JAVA_MISSING", found="no Java" if version is None else f"Java {version}")
+
+
+def _is_credential(key: str) -> bool:
+    """True for settings of file systems that are secret, such as keys of S3 and of accounts of Azure. PySpark passes
+    settings to the JVM on its command line, which all users of a machine can see, so these are set afterwards."""
+    if not key.startswith(OF_HADOOP):
+        return False
+    words = key.split(".")
+    return any(is_secret(".".join(words[:count])) for count in range(1, len(words) + 1))
 
 
 @contextmanager
