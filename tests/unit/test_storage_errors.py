@@ -69,5 +69,10 @@ def test_other_failures_are_not_of_a_file_system(text: str) -> None:
     assert reported_storage_error(text) is None
 
 
+def test_a_failure_without_a_path_is_in_the_place_that_is_given() -> None:
+    error = reported_storage_error(CHECKPOINT, "/data")
+    assert error is not None and error.message == "/data cannot be read or written: no space left on device"
+
+
 def test_failures_of_the_network_are_not_of_a_file_system() -> None:
     assert storage_error(OSError(errno.ECONNREFUSED, "Connection refused")) is None

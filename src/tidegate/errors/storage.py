@@ -46,14 +46,15 @@ def storage_error(problem: OSError) -> Error | None:
     return _error(problem.errno, named, problem.strerror or str(problem))
 
 
-def reported_storage_error(text: str) -> Error | None:
-    """STORAGE_FAILED for the text of a failure in a worker or in the JVM, None if no file system failed."""
+def reported_storage_error(text: str, place: str | None = None) -> Error | None:
+    """STORAGE_FAILED for the text of a failure in a worker or in the JVM, None if no file system failed. `place` is
+    where it was if the text does not tell."""
     for raised in _OF_PYTHON.finditer(text):
         if int(raised[1]) in _REPORTED:
-            return _error(int(raised[1]), raised[3] or raised[2])
+            return _error(int(raised[1]), raised[3] or raised[2] or place)
     thrown = _OF_JAVA.search(text)
     if thrown is not None:
-        return _error(_WORDS[thrown["words"]], thrown["path"])
+        return _error(_WORDS[thrown["words"]], thrown["path"] or place)
     denied = _DENIED_BY_JAVA.search(text)
     return None if denied is None else _error(errno.EACCES, denied["path"])
 

@@ -29,7 +29,7 @@ def failure_error(text: str, sources: Iterable[StreamSource], log: Path) -> erro
         error = source.failure(text)
         if error is not None:
             return error
-    storage = errors.reported_storage_error(text)
+    storage = errors.reported_storage_error(text, str(log.parent))
     if storage is not None:
         return storage
     return errors.make("PIPELINE_FAILED", reason=_reason(text), log=str(log))
