@@ -203,7 +203,9 @@ def queries(operator: str, kind: Kind) -> tuple[str, str]:
         texts = (EMITTED[operator].replace("{emit}", EMIT), EMITTED[operator].replace("{emit}", ""))
     else:
         texts = (SAME[operator], SAME[operator]) if operator in SAME else OWN[operator]
-    return texts[0].replace("{x}", kind.expression), texts[1].replace("{x}", kind.of_spark or kind.expression)
+    compares = "JOIN" in operator or operator.startswith(("EXCEPT", "INTERSECT"))
+    of_spark = kind.of_spark if compares and kind.of_spark is not None else kind.expression
+    return texts[0].replace("{x}", kind.expression), texts[1].replace("{x}", of_spark)
 
 
 def check(spark: SparkSession, folder: Path, chosen: Mapping[str, Iterable[str]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Kind:
     """A type: how a column `v` of it is declared, three values, and the expression over the column that has the
-    type; also what to ask Spark for, if that differs."""
+    type; also what to ask Spark for where it compares rows, if that differs."""
 
     declared: str
     values: tuple[str, str, str]
