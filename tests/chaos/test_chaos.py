@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.faults import ALWAYS, WITH_OWN_DISK
 from tests.chaos.run import run
 
-# Not the clock: the Kafka client waits by the wall clock, for hours if that is set back by hours (docs/operations.md).
+# Not the clock: it can take a minute until the broker accepts records again (docs/operations.md).
 FAULTS = tuple(fault.__name__ for fault in (*ALWAYS, *WITH_OWN_DISK))
 
 

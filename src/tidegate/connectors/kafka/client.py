@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tidegate.connectors.kafka.options import ReadOptions
+from tidegate.connectors.kafka.patience import in_time, release
 from tidegate.core.retry import Backoff, retry
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
@@ -31,17 +32,23 @@ def partitions(options: ReadOptions, seconds: float = SECONDS) -> dict[str, list
     except kafka.KafkaException:
         return None
     try:
-        topics = client.list_topics(timeout=seconds).topics
+        topics = in_time(lambda: client.list_topics(timeout=seconds).topics, seconds)
     except kafka.KafkaException as failure:
-        raise make(
-            "PIPELINE_FAILED",
-            message=f"no Kafka broker answers at {options.brokers}",
-            detail=str(failure.args[0].str()),
-            hint="check that it runs and that brokers = '...' is right, then start again",
-        ) from None
-    finally:
-        client.close()
+        release(client, lambda last: last.close())
+        raise _unanswered(options, failure.args[0].str()) from None
+    except TimeoutError as problem:
+        raise _unanswered(options, str(problem)) from None
+    release(client, lambda last: last.close())
     return {name: sorted(topics[name].partitions) for name in _selected(options, topics)}
+
+
+def _unanswered(options: ReadOptions, reason: str) -> Error:
+    return make(
+        "PIPELINE_FAILED",
+        message=f"no Kafka broker answers at {options.brokers}",
+        detail=reason,
+        hint="check that it runs and that brokers = '...' is right, then start again",
+    )
 
 
 def _selected(options: ReadOptions, topics: Iterable[str]) -> list[str]:
@@ -112,6 +119,7 @@ class TopicReader:
     def __init__(self, options: ReadOptions, relation: str, answer_ms: int = 500) -> None:
         self._options, self._relation, self._kafka = options, relation, library()
         self._gone: float | None = None
+        self._silent = False
         self._at_end: set[Partition] = set()
         self._offsets: dict[Partition, int] = {}
         self._consumer = self._connect(answer_ms)
@@ -122,7 +130,8 @@ class TopicReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close()
+        if not self._silent:
+            release(self._consumer, lambda last: last.close())
 
     def start(self, stored: dict[Partition, int] | None) -> dict[Partition, int]:
         """Begin at known offsets, or at the option `start`; unknown partitions are read from their beginning. Return
@@ -141,7 +150,7 @@ class TopicReader:
     def next(self, most: int, seconds: float) -> list[Any]:
         """Return records as soon as there are any; an empty list after `seconds`."""
         records = []
-        for message in self._ask(lambda: self._consumer.consume(most, seconds)):
+        for message in self._ask(lambda: self._consumer.consume(most, seconds), seconds):
             if message.error() is None:
                 partition = (message.topic(), message.partition())
                 self._offsets[partition] = message.offset() + 1
@@ -211,10 +220,7 @@ class TopicReader:
         return [(name, number) for name in selected for number in sorted(topics[name].partitions)]
 
     def _topics(self) -> Any:
-        try:
-            return list_topics(self._consumer, ANSWER_SECONDS).topics
-        except self._kafka.KafkaException as failure:
-            raise self._away(failure.args[0].str()) from None
+        return self._ask(lambda: list_topics(self._consumer, ANSWER_SECONDS).topics)
 
     def _first(self, partitions: list[Partition]) -> dict[Partition, int]:
         """Return the offsets of the option `start`; none for the beginning."""
@@ -249,11 +255,14 @@ class TopicReader:
     def _topic_partition(self, partition: Partition) -> Any:
         return self._kafka.TopicPartition(*partition)
 
-    def _ask(self, request: Callable[[], Any]) -> Any:
+    def _ask(self, request: Callable[[], Any], seconds: float = ANSWER_SECONDS) -> Any:
         try:
-            return request()
+            return in_time(request, seconds)
         except self._kafka.KafkaException as failure:
             raise self._away(failure.args[0].str()) from None
+        except TimeoutError as problem:
+            self._silent = True
+            raise self._away(str(problem)) from None
 
     def _handle_error(self, message: Any) -> None:
         """Handle the end of a partition, or an error in place of a record."""

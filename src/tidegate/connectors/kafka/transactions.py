@@ -6,21 +6,23 @@ as the records, so both exist or neither does, and it can be read back after any
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.connectors.kafka.client import LOGGER, client_settings, library, list_topics
 from tidegate.connectors.kafka.options import WriteOptions
+from tidegate.connectors.kafka.patience import in_time, release
 from tidegate.core.secrets import is_secret
 from tidegate.errors import Error, make
 
 Record = tuple[bytes | None, bytes | None]
+T = TypeVar("T")
 
 ANSWER_SECONDS = 5.0
 TRANSACTION_SECONDS = 10.0
-GRACE_SECONDS = 2.0
+PAUSE_SECONDS = 0.005
 DELIVERY_MILLISECONDS = 30_000
 SERVED_EVERY = 1000
 
@@ -37,7 +39,7 @@ class Connection:
         self._options, self._kafka = options, library()
         self._trouble: Any = None
         self._undelivered: Any = None
-        self._gone = False
+        self._gone = self._silent = False
         self._consumer = self._client(self._kafka.Consumer, {"group.id": name, "enable.auto.commit": False})
         self._group = self._consumer.consumer_group_metadata()
         self._producer: Any = None
@@ -60,7 +62,7 @@ class Connection:
                     begun = True
                 self._send(key, value)
                 if number % SERVED_EVERY == 0:
-                    self._serve(0)
+                    self._serve()
             if begun:
                 self._commit(step)
         except self._kafka.KafkaException as failure:
@@ -73,10 +75,12 @@ class Connection:
 
     def close(self) -> None:
         """Close without waiting: what is not committed never will be."""
-        if self._producer is not None:
-            self._producer.purge()
-            self._producer = None
-        self._consumer.close()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            release(producer, lambda last: last.purge())
+        del producer
+        if not self._silent:
+            release(self._consumer, lambda last: last.close())
 
     def _client(self, make_client: Any, own: dict[str, Any], defaults: dict[str, Any] | None = None) -> Any:
         """Create a client of the library; options that it rejects are an error of the user."""
@@ -108,10 +112,17 @@ class Connection:
             raise self._no_topic(metadata.error)
 
     def _metadata(self, topic: str) -> Any:
+        return self._answered(lambda: list_topics(self._consumer, ANSWER_SECONDS, topic, is_lost=lambda: self._gone))
+
+    def _answered(self, call: Callable[[], T]) -> T:
+        """The result of a call; a DeliveryError if there is none in time."""
         try:
-            return list_topics(self._consumer, ANSWER_SECONDS, topic, is_lost=lambda: self._gone)
+            return in_time(call, TRANSACTION_SECONDS)
         except self._kafka.KafkaException as failure:
             raise DeliveryError(self._reason(failure.args[0])) from None
+        except TimeoutError as problem:
+            self._silent = True
+            raise DeliveryError(_describe(self._options, str(problem))) from None
 
     def _check_brokers(self) -> None:
         """Check that brokers answer: they close idle connections, which looks as if they were gone."""
@@ -137,12 +148,16 @@ class Connection:
     def _begin(self, name: str) -> Any:
         """Create the producer, which aborts every transaction that an earlier one of this name left open."""
         producer = self._client(self._kafka.Producer, _transactional(self._options, name), _defaults(self._options))
-        try:
-            producer.init_transactions(TRANSACTION_SECONDS)
-        except self._kafka.KafkaException as failure:
-            if failure.args[0].code() == self._kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
-                raise self._timeout_too_long() from None
-            raise DeliveryError(self._reason(failure.args[0])) from None
+
+        def begin() -> None:
+            try:
+                producer.init_transactions(TRANSACTION_SECONDS)
+            except self._kafka.KafkaException as failure:
+                if failure.args[0].code() == self._kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                    raise self._timeout_too_long() from None
+                raise
+
+        self._answered(begin)
         return producer
 
     def _timeout_too_long(self) -> Error:
@@ -154,10 +169,7 @@ class Connection:
 
     def _committed(self) -> int | None:
         partition = self._kafka.TopicPartition(self._options.topic, 0)
-        try:
-            [committed] = self._consumer.committed([partition], TRANSACTION_SECONDS)
-        except self._kafka.KafkaException as failure:
-            raise DeliveryError(self._reason(failure.args[0])) from None
+        [committed] = self._answered(lambda: self._consumer.committed([partition], TRANSACTION_SECONDS))
         if committed.error is not None:
             raise DeliveryError(self._reason(committed.error))
         return None if committed.offset < 0 else int(committed.offset)
@@ -168,7 +180,8 @@ class Connection:
                 self._producer.produce(self._options.topic, value, key, on_delivery=self._delivered)
                 return
             except BufferError:
-                self._serve(0.1)
+                self._serve()
+                time.sleep(PAUSE_SECONDS)
             except self._kafka.KafkaException as failure:
                 if failure.args[0].code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
                     raise self._too_large(len(key or b"") + len(value or b"")) from None
@@ -178,10 +191,10 @@ class Connection:
         if error is not None and self._undelivered is None:
             self._undelivered = error
 
-    def _serve(self, seconds: float) -> None:
+    def _serve(self) -> None:
         """Serve the producer's callbacks and raise what they reported. When no broker is left, waiting would only delay
         other sinks."""
-        self._producer.poll(seconds)
+        self._producer.poll(0)
         error = self._undelivered
         if error is not None and error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
             raise self._too_large(None)
@@ -189,46 +202,44 @@ class Connection:
             raise self._kafka.KafkaException(error or self._kafka.KafkaError(self._kafka.KafkaError._ALL_BROKERS_DOWN))
 
     def _commit(self, step: int) -> None:
-        while self._producer.flush(0.05):
-            self._serve(0)
-        self._serve(0)
+        until = time.monotonic() + DELIVERY_MILLISECONDS / 1000 + TRANSACTION_SECONDS
+        while len(self._producer):
+            self._serve()
+            if time.monotonic() > until:
+                raise DeliveryError(_describe(self._options, "the records were not delivered in time"))
+            time.sleep(PAUSE_SECONDS)
+        self._serve()
         offset = self._kafka.TopicPartition(self._options.topic, 0, step)
         producer, group = self._producer, self._group
-        self._call_in_time(lambda: producer.send_offsets_to_transaction([offset], group, TRANSACTION_SECONDS))
-        self._call_in_time(lambda: producer.commit_transaction(TRANSACTION_SECONDS))
-        self.last = step
-
-    def _call_in_time(self, call: Callable[[], object]) -> None:
-        """Run a call in a thread with a time limit. While a broker loads a group's coordinator after its start, the
-        client ignores its own timeout, perhaps for ever: this producer is then abandoned, and the next one fences it
-        off."""
-        problems: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                call()
-            except BaseException as problem:
-                problems.append(problem)
-
-        thread = threading.Thread(target=run, daemon=True, name="tidegate-kafka-commit")
-        thread.start()
-        thread.join(TRANSACTION_SECONDS + GRACE_SECONDS)
-        if thread.is_alive():
+        try:
+            in_time(
+                lambda: producer.send_offsets_to_transaction([offset], group, TRANSACTION_SECONDS), TRANSACTION_SECONDS
+            )
+            in_time(lambda: producer.commit_transaction(TRANSACTION_SECONDS), TRANSACTION_SECONDS)
+        except TimeoutError:
+            # Also while a broker loads a group's coordinator after its start: the client then ignores its own timeout,
+            # perhaps for ever. The next producer of this name fences this one off.
             self._producer = None
-            raise DeliveryError(_describe(self._options, "the transaction was not committed in time"))
-        if problems:
-            raise problems[0]
+            raise DeliveryError(_describe(self._options, "the transaction was not committed in time")) from None
+        self.last = step
 
     def _abort(self) -> None:
         """Abort the transaction, since readers of committed records wait for it. If that fails, the next producer of
         this name does it, or the brokers after transaction_timeout."""
         if self._gone or self._producer is None:
             return
+        producer = self._producer
+
+        def abort() -> None:
+            producer.purge()
+            producer.abort_transaction(ANSWER_SECONDS)
+
         try:
-            self._producer.purge()
-            self._producer.abort_transaction(ANSWER_SECONDS)
+            in_time(abort, ANSWER_SECONDS)
         except self._kafka.KafkaException as failure:
             self._note(failure.args[0])
+        except TimeoutError:
+            self._producer = None
 
     def _too_large(self, size: int | None) -> DeliveryError:
         """`size` is None if a broker rejected the record, not the client."""
